@@ -2,6 +2,7 @@
 //!
 //! This module only describes the command line. The module `commands` runs the subcommands.
 
+mod cluster;
 mod moving;
 mod operator;
 mod token;
@@ -15,11 +16,15 @@ use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 use notation::size;
 
+pub(crate) use cluster::{
+    CheckArguments, ClusterArguments, ClusterCommand, CreateArguments, ForgetArguments,
+    KeysArguments, LeaveArguments, RecoverArguments, StatusOfClusterArguments,
+};
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use operator::{
     ApiArguments, ClearArguments, ConnectionsArguments, ConsoleArguments, DoctorArguments,
-    DrainArguments, JobsArguments, MoveArguments, PingArguments, ReloadArguments, StatusArguments,
-    WhyArguments,
+    DrainArguments, JobsArguments, MoveArguments, PingArguments, RedriveArguments, ReloadArguments,
+    SessionsArguments, StatusArguments, WhyArguments,
 };
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
@@ -81,6 +86,7 @@ pub(crate) enum Command {
     Import(ImportArguments),
     Export(ExportArguments),
     Backup(BackupArguments),
+    Cluster(ClusterArguments),
     Put(PutArguments),
     Work(WorkArguments),
     Stats(StatsArguments),
@@ -93,7 +99,9 @@ pub(crate) enum Command {
     Jobs(JobsArguments),
     Connections(ConnectionsArguments),
     Console(ConsoleArguments),
+    Sessions(SessionsArguments),
     Move(MoveArguments),
+    Redrive(RedriveArguments),
     Clear(ClearArguments),
     Why(WhyArguments),
     Drain(DrainArguments),
@@ -455,6 +463,9 @@ pub(crate) enum LogCommand {
         /// The data folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Write the intact part of a log into a new folder, and report what is lost
     Repair {
@@ -464,6 +475,9 @@ pub(crate) enum LogCommand {
         /// Folder for the copy: new or empty
         #[arg(value_name = "NEW_DIR")]
         copy: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -509,6 +523,9 @@ pub(crate) struct BackupArguments {
     /// No summary and no progress bar
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print the summary as JSON; for a tar stream, to standard error
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
 }
 
 fn parse_rate(text: &str) -> Result<u64, String> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 pub(crate) mod backup;
 pub(crate) mod beanstalkd;
+pub(crate) mod cluster;
 pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -76,9 +76,10 @@ pub(crate) fn print_line(line: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{}", plain::escaped(line))
 }
 
-/// Prints an error as a line, without characters that could change the terminal.
+/// Prints an error to standard error, without characters that could change the terminal.
 pub(crate) fn complain(error: &str) {
-    eprintln!("lineshaft: {}", plain::escaped_bytes(error.as_bytes()));
+    // `eprintln` would panic if the terminal is gone. The exit code still says what happened.
+    let _ = writeln!(io::stderr(), "lineshaft: {}", plain::escaped_bytes(error.as_bytes()));
 }
 
 /// The progress of a long command, on a terminal. It is removed at the end.

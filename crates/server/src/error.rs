@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use broker::BrokerError;
 use notation::address::{Address, ListenAddress};
 
+use crate::cluster::ClusterFailure;
 use crate::config::sources::Mistakes;
 use crate::net::tls::TlsError;
 
@@ -72,6 +73,9 @@ pub enum ServeError {
     /// The log cannot be opened.
     #[error(transparent)]
     Open(#[from] BrokerError),
+    /// The node of a cluster cannot go on.
+    #[error(transparent)]
+    Cluster(#[from] ClusterFailure),
     /// The system refused a thread, a runtime or a signal handler.
     #[error("cannot {doing}: {source}")]
     System {
@@ -99,6 +103,8 @@ pub mod exit {
     pub const DISK: u8 = 74;
     /// Another process uses the data folder.
     pub const FOLDER_LOCKED: u8 = 75;
+    /// Another node of the cluster leads. The next start follows it.
+    pub const NOT_LEADER: u8 = 76;
     /// The server has no permission.
     pub const NO_PERMISSION: u8 = 77;
     /// The configuration is wrong.
@@ -162,6 +168,7 @@ impl ServeError {
             ServeError::Open(error) => code_of_open(error),
             ServeError::System { source, .. } => code_of(source, exit::SYSTEM),
             ServeError::LogFailed(_) => exit::DISK,
+            ServeError::Cluster(failure) => failure.exit_code(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Sockets, threads, clock, signals and configuration: everything that the pure crates must not
 //! use.
 //!
-//! [`run`], in the module `start`, starts everything. There are five modules. Each has its own
+//! [`run`], in the module `start`, starts everything. There are six modules. Each has its own
 //! table of contents:
 //!
 //! - [`config`]: the configuration, and the sources of its values.
@@ -9,6 +9,7 @@
 //! - `threads`: the I/O threads, and how they sleep and wake.
 //! - `web`: health, metrics and Kestrel's admin commands over HTTP.
 //! - `process`: clock, signals, reload, messages.
+//! - `cluster`: the node of a cluster.
 //!
 //! Each I/O thread owns its connections. It sleeps until a socket is ready, the broker has an
 //! event, or the log has released replies. The first I/O thread also handles the broker's alarms.
@@ -19,6 +20,7 @@
 
 #[cfg(test)]
 mod abuse_tests;
+mod cluster;
 pub mod config;
 mod error;
 mod net;
@@ -29,6 +31,7 @@ mod start;
 mod threads;
 mod web;
 
+pub use cluster::ClusterFailure;
 pub use config::listener::{Access, Listener};
 pub use config::protocol::Protocol;
 pub use error::{ServeError, TakenListener, exit};
@@ -37,6 +40,7 @@ pub use net::listen::{
     Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
 };
 pub use net::tls::TlsError;
+pub use process::backup::{ArchiveError, write_archive};
 pub use process::control_socket::{
     BACKUP_DONE, BACKUP_GONE, BACKUP_HELD, BACKUP_RELEASED, BACKUP_REQUEST, ControlPath, ERROR,
 };

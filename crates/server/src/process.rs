@@ -7,8 +7,10 @@
 //! - `reload`: reloads the configuration. `systemd`: notifies the service manager.
 //! - `messages`, `message_limit`: the server's messages.
 //! - `traces`: exports spans of jobs.
+//! - `backup`: the log as a tar stream.
 //! - `facts`: facts about the process and the machine, for dialects and metrics.
 
+pub(crate) mod backup;
 pub(crate) mod clock;
 pub(crate) mod control_socket;
 pub(crate) mod controls;

@@ -11,14 +11,21 @@ use http_api::{Site, Unread};
 use log::RecoveryReport;
 use notation::address::ListenAddress;
 use origin::Names;
+use replica::Lineage;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
+use crate::cluster::follower::follow;
+use crate::cluster::join::{Joined, join};
+use crate::cluster::keys::Keys;
+use crate::cluster::node::NodeThread;
+use crate::cluster::peers::{Entrance, Peers};
+use crate::cluster::status::Status;
 use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
 use crate::config::sources::Sources;
-use crate::config::{Config, Data, Durability};
+use crate::config::{Cluster, Config, Data, Durability};
 use crate::error::{ServeError, TakenListener};
 use crate::net::accept::Acceptor;
 use crate::net::limits::{LiveLimits, own_descriptors, raise_descriptors};
@@ -38,7 +45,7 @@ use crate::process::systemd;
 use crate::process::traces::Exporter;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
-use crate::web::sites::{kestrel_admin, names, overview, starting};
+use crate::web::sites::{StartFacts, kestrel_admin, names, overview, shown_recovery, starting};
 use crate::web::thread::{WEB_THREAD, WebThread};
 
 /// Threads of a site for work that takes long, such as sorting many queues.
@@ -169,20 +176,22 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         endpoints.iter().map(|endpoint| endpoint.listener.clone()).collect();
     // Serve health during the start. Listen on the other addresses only when the log is read.
     let startup = Startup::new(config.messages.format);
-    let starting = starting(startup.clone());
+    let status = Arc::new(Status::default());
+    let starting = starting(startup.clone(), status.clone());
     let (mut health, mut endpoints): (Vec<Endpoint>, Vec<Endpoint>) =
         endpoints.into_iter().partition(|endpoint| endpoint.listener.protocol == Protocol::Http);
     listen(&mut health)?;
     let unread = Unread::without_broker();
     let has_health = !health.is_empty();
     let health = spawn_web(Some(starting.site()), health, &names, web_connections_max, &unread)?;
-    let opened = open_broker(&config.data, &limits, startup.clone());
+    let joined = join_cluster(&config.cluster, &runtime, &status)?;
+    let lineage = joined.as_ref().map(|joined| joined.found.lineage);
+    let began = Instant::now();
+    let opened = open_broker(&config.data, &limits, startup.clone(), lineage);
     startup.end();
-    let (broker, clock, recovery) = opened?;
+    let (broker, mut clock, recovery) = opened?;
+    let recovered = recovery.as_ref().map(|report| shown_recovery(report, began.elapsed()));
     unread.set_broker(broker.clone());
-    prepare_engine(&config, &mut broker.turn(clock.now()));
-    broker.set_memory_limit(limits.memory_bytes());
-    broker.set_queue_limit(limits.queues());
     let reloader = Arc::new(Reloader::new(
         config.clone(),
         sources,
@@ -190,6 +199,34 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         messages,
         certificates.clone(),
     ));
+    let mut signals = Err(signals);
+    let (mut node, mut files) = (None, None);
+    if let Some(joined) = joined {
+        // A follower may wait here for months. Its operator's tools work meanwhile.
+        files = Some(serve_files(&config.data, &listeners, &broker, &runtime));
+        let mut all =
+            signals.or_else(EarlySignals::complete).map_err(failed("watch for signals"))?;
+        let opened_ms = broker.clock_step_ms();
+        let early = clock.moved(-opened_ms);
+        let mut thread =
+            NodeThread::spawn(&config.cluster, joined, broker.clone(), early, status.clone())
+                .map_err(failed("start a thread"))?;
+        let peers = join_peers(&config.cluster, &thread, (broker.clone(), early))?;
+        listen(&mut endpoints)?;
+        let passing = peers.pass_on(&endpoints, &limits).map_err(failed("pass clients on"))?;
+        let follows = follow(&mut thread, &broker, (&mut all, hangup), &reloader);
+        if !runtime.block_on(follows)? {
+            // The folder needs no clean end, because everything in it is in the stream, too.
+            tracing::info!("stopped");
+            return Ok(());
+        }
+        clock = early.moved(broker.clock_step_ms());
+        drop(passing);
+        (node, signals) = (Some((thread, peers)), Ok(all));
+    }
+    prepare_engine(&config, &mut broker.turn(clock.now()));
+    broker.set_memory_limit(limits.memory_bytes());
+    broker.set_queue_limit(limits.queues());
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
 
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
@@ -200,7 +237,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
 
     let traces = Exporter::spawn(&config.traces, &broker, clock, host_name())
         .map_err(failed("export traces"))?;
-    let (site, api) = overview(&config, &shared, &inboxes, &listeners, &reloader, traces.as_ref());
+    let facts = StartFacts { listeners: &listeners, recovery: recovered };
+    let (site, api) =
+        overview(&config, &shared, &inboxes, facts, &reloader, traces.as_ref(), status);
     starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listeners);
@@ -208,6 +247,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let has_admin = is_served(Protocol::KestrelAdmin, &listeners);
     let admin_site = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
     let opens = Protocol::ALL.map(|protocol| opener(protocol, &config, clock.now(), &kestrel));
+    if let Some((_, peers)) = &node {
+        peers.open(Entrance::new(&config, &opens, limits.clone(), inboxes.clone()));
+    }
     let mut acceptors = Vec::new();
     let mut admin = Vec::new();
     listen(&mut endpoints)?;
@@ -224,9 +266,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let web = [health, spawn_web(admin_site, admin, &names, web_connections_max, &unread)?];
     // Do this before `announce`, because a program that waits for the announcement may then send a
     // signal to stop the server.
-    let signals = signals.complete().map_err(failed("watch for signals"))?;
-    let _listen_file = write_listen_file(&config.data, &listeners);
-    let _control_socket = serve_control_socket(&config.data, &broker, &runtime);
+    let signals = signals.or_else(EarlySignals::complete).map_err(failed("watch for signals"))?;
+    let _files = files.unwrap_or_else(|| serve_files(&config.data, &listeners, &broker, &runtime));
     let _operator_socket = serve_operator_socket(&config.data, web[0].as_ref());
     let memory_bytes = limits.memory_bytes();
     let recovery = recovery.as_ref();
@@ -255,7 +296,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // HTTP client, and its end is a request.
     drop((web, api, traces));
     drop(starting);
-    end(ended, others, &inboxes, &broker, clock)
+    end(ended, others, &inboxes, &broker, clock, node.as_ref().map(|(node, _)| node))
 }
 
 /// The actions with which clients control the process. The server measures latencies only if it
@@ -305,6 +346,7 @@ fn end(
     inboxes: &[Arc<Inbox>],
     broker: &Broker,
     clock: Clock,
+    node: Option<&NodeThread>,
 ) -> Result<(), ServeError> {
     for inbox in inboxes {
         inbox.stop();
@@ -316,6 +358,9 @@ fn end(
     }
     match (ended, broker.failure()) {
         (Ended::Stopped, None) => {
+            if let Some(node) = node {
+                node.resign();
+            }
             broker.close(clock.now()).map_err(ServeError::LogFailed)?;
             tracing::info!("stopped");
             Ok(())
@@ -329,6 +374,7 @@ fn open_broker(
     data: &Data,
     limits: &LiveLimits,
     startup: Arc<Startup>,
+    cluster: Option<Lineage>,
 ) -> Result<(Broker, Clock, Option<RecoveryReport>), ServeError> {
     let sync = match data.sync {
         Durability::Memory => {
@@ -361,7 +407,7 @@ fn open_broker(
         bodies_bytes_max: limits.bodies_bytes(),
         jobs_bytes_max: limits.jobs_bytes(),
         head_jobs: HEAD_JOBS,
-        cluster: None,
+        cluster,
     };
     let (broker, report) = Broker::open(options, early.now())?;
     let clock = early.moved(broker.clock_step_ms());
@@ -406,6 +452,42 @@ fn spawn_others(
         threads.push(spawned.map_err(failed("start a thread"))?);
     }
     Ok(threads)
+}
+
+/// Waits until the node knows the stream of its cluster. `None`: the server is alone.
+fn join_cluster(
+    settings: &Cluster,
+    runtime: &Runtime,
+    status: &Status,
+) -> Result<Option<Joined>, ServeError> {
+    let Some(name) = &settings.name else { return Ok(None) };
+    Ok(Some(runtime.block_on(join(settings, name, status))?))
+}
+
+/// Starts the links to other nodes. Nobody listens at this node's address before: otherwise other
+/// nodes would not notice that its last process is gone.
+fn join_peers(
+    settings: &Cluster,
+    node: &NodeThread,
+    broker: (Broker, Clock),
+) -> Result<Peers, ServeError> {
+    // The protocol is of no importance for the socket.
+    let mut bound = bind(Protocol::Http, &settings.listen, &SocketOptions::default())?.remove(0);
+    bound.listen()?;
+    let (keys, socket) = (Keys::load(settings)?, bound.socket.into());
+    let (status, events) = (node.status.clone(), node.events.clone());
+    Peers::spawn(keys, socket, node.identity, broker, status, events)
+        .map_err(failed("connect the nodes"))
+}
+
+/// Writes `listen.json`, and serves the control socket.
+fn serve_files(
+    data: &Data,
+    listeners: &[Arc<Listener>],
+    broker: &Broker,
+    runtime: &Runtime,
+) -> (Option<ListenFile>, Option<ControlSocket>) {
+    (write_listen_file(data, listeners), serve_control_socket(data, broker, runtime))
 }
 
 /// Writes `listen.json`. If this fails, for example on a full disk, the server starts without the

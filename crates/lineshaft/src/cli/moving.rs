@@ -105,6 +105,9 @@ pub(crate) struct ImportOptions {
     /// After the import, move the source's files into a folder `imported` beside them
     #[arg(long)]
     pub set_aside: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
     /// Configuration file; default: ./lineshaft.toml, if it exists
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

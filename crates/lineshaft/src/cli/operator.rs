@@ -63,6 +63,28 @@ pub(crate) struct ConnectionsArguments {
     pub api: ApiArguments,
 }
 
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  lineshaft sessions            the people who are signed in to the console
+  lineshaft sessions --end 7    this person must sign in again
+
+It needs the role admin, which the user of the server has on the same machine.
+To keep somebody out, use `lineshaft token remove`, which ends sessions, too.";
+
+/// List the people who are signed in to the web console, or end a session
+#[derive(Debug, Args)]
+#[command(after_help = SESSIONS_EXAMPLES)]
+pub(crate) struct SessionsArguments {
+    /// End the session with this id
+    #[arg(long, value_name = "ID")]
+    pub end: Option<u64>,
+    /// Print JSON, one line for each session
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
 const CONSOLE_EXAMPLES: &str = "\
 Examples:
   lineshaft console            sign in as an admin, as the user of the server
@@ -179,6 +201,13 @@ pub(crate) struct MoveArguments {
     /// Only jobs in this state; default: ready, delayed and buried jobs
     #[arg(long, short, value_enum)]
     pub state: Option<WaitingState>,
+    #[command(flatten)]
+    pub operation: OperationArguments,
+}
+
+/// How the server changes many jobs.
+#[derive(Debug, Args)]
+pub(crate) struct OperationArguments {
     /// At most about this many jobs in a second
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
@@ -187,6 +216,30 @@ pub(crate) struct MoveArguments {
     pub json: bool,
     #[command(flatten)]
     pub api: ApiArguments,
+}
+
+const REDRIVE_EXAMPLES: &str = "\
+Examples:
+  lineshaft redrive mail                all buried jobs become ready
+  lineshaft redrive mail --rate 50      at most about 50 in a second
+  lineshaft redrive mail --count 10     the first ten, to see whether they work
+
+Unlike `lineshaft kick`, the server does it, for the queues of all protocols,
+and shows the progress. If you interrupt the command, the server continues; the
+console and `DELETE /api/v1/operations/N` can cancel it.
+The exit code is 1 if no job was buried.";
+
+/// Let the server make buried jobs ready again, at a limited rate
+#[derive(Debug, Args)]
+#[command(after_help = REDRIVE_EXAMPLES)]
+pub(crate) struct RedriveArguments {
+    /// The queue
+    pub queue: String,
+    /// How many jobs at most; default: as many as are buried now
+    #[arg(long, short, value_name = "N")]
+    pub count: Option<u64>,
+    #[command(flatten)]
+    pub operation: OperationArguments,
 }
 
 const CLEAR_EXAMPLES: &str = "\
@@ -211,14 +264,8 @@ pub(crate) struct ClearArguments {
     /// End them; without this, the command only counts them
     #[arg(long)]
     pub yes: bool,
-    /// At most about this many jobs in a second
-    #[arg(long, value_name = "N")]
-    pub rate: Option<u32>,
-    /// Print the operation as JSON
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
-    pub api: ApiArguments,
+    pub operation: OperationArguments,
 }
 
 const DOCTOR_EXAMPLES: &str = "\

@@ -19,13 +19,14 @@ use ::log::{BackupDamage, BackupPoint, BackupSource, PosixDisk};
 use anyhow::{Context as _, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use notation::size;
+use serde_json::json;
 use server::config::Durability;
 use server::config::sources::Sources;
 use server::exit;
 
 use crate::cli::BackupArguments;
 use crate::interrupt::Interrupts;
-use crate::text::counted;
+use crate::text::{complain, counted, json_line, print_value};
 use hold::ServerHold;
 use pace::Pace;
 use unfinished::Unfinished;
@@ -78,7 +79,7 @@ struct Interrupted;
 pub(crate) fn run(arguments: BackupArguments) -> Result<ExitCode> {
     make(arguments).or_else(|error| {
         let code = exit_code(&error);
-        eprintln!("lineshaft: {error:#}");
+        complain(&format!("{error:#}"));
         Ok(code)
     })
 }
@@ -103,7 +104,8 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn make(arguments: BackupArguments) -> Result<ExitCode> {
-    let BackupArguments { target, data, config, rate, quiet } = arguments;
+    let BackupArguments { target, data, config, rate, quiet, json } = arguments;
+    let named = target.to_string_lossy().into_owned();
     let target = Target::of(target);
     if matches!(target, Target::Stream) && io::stdout().is_terminal() {
         bail!("a tar stream does not belong on a terminal: redirect it, or name a folder");
@@ -118,7 +120,7 @@ fn make(arguments: BackupArguments) -> Result<ExitCode> {
             }
             Ok(effective) => effective.config.data.dir,
             Err(mistakes) => {
-                eprintln!("{mistakes}");
+                complain(&mistakes.to_string());
                 return Ok(ExitCode::from(exit::BAD_CONFIGURATION));
             }
         },
@@ -134,9 +136,10 @@ fn make(arguments: BackupArguments) -> Result<ExitCode> {
         point,
         data: &data,
         pace: Pace::new(rate),
-        bar: bar(quiet),
+        bar: bar(quiet || json),
         interrupts,
     };
+    let is_stream = matches!(target, Target::Stream);
     let linked = match target {
         Target::Folder(path) => {
             let unfinished = Unfinished::folder(&path, &data)?;
@@ -156,9 +159,20 @@ fn make(arguments: BackupArguments) -> Result<ExitCode> {
         }
     };
     backup.bar.finish_and_clear();
-    if !quiet {
-        // Not to standard output, which may contain the backup.
-        eprintln!("{}", summary(point, backup.pace.bytes(), linked));
+    let bytes = backup.pace.bytes();
+    if json {
+        let value = json!({
+            "target": named,
+            "segments": segments(point),
+            "linked": linked,
+            "last_segment": point.last(),
+            "offset": point.end().offset(),
+            "checked_bytes": bytes,
+        });
+        // Standard output has the backup.
+        if is_stream { eprintln!("{}", json_line(&value)?) } else { print_value(&value)? }
+    } else if !quiet {
+        eprintln!("{}", summary(point, bytes, linked));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -170,15 +184,18 @@ fn bar(quiet: bool) -> ProgressBar {
     bar.with_style(style)
 }
 
+fn segments(point: BackupPoint) -> u64 {
+    u64::from(point.last() - point.first() + 1)
+}
+
 fn summary(point: BackupPoint, bytes: u64, linked: u32) -> String {
-    let segments = u64::from(point.last() - point.first() + 1);
     let links = match linked {
         0 => String::new(),
         _ => format!(", {} of them by a link", crate::text::count(linked.into())),
     };
     format!(
         "backup: {}{links}, up to offset {} of segment {}; {} read and checked",
-        counted(segments, "segment"),
+        counted(segments(point), "segment"),
         point.end().offset(),
         point.last(),
         size::rounded(bytes)

@@ -5,9 +5,11 @@
 mod checks;
 mod facts;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use notation::plain;
 
 use crate::cli::DoctorArguments;
 use crate::text::print_value;
@@ -21,7 +23,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<ExitCode> {
         if arguments.json {
             print_value(finding)?;
         } else {
-            print!("{}", shown(finding));
+            write!(io::stdout(), "{}", shown(finding))?;
         }
     }
     let is_wrong = findings.iter().any(|finding| finding.level == Level::Wrong);
@@ -35,5 +37,19 @@ fn shown(finding: &Finding) -> String {
         Level::Wrong => "WRONG",
     };
     let cure = finding.cure.map_or_else(String::new, |cure| format!("               {cure}\n"));
-    format!("{level} {:<8} {}\n{cure}", finding.topic, finding.text)
+    // The text can be that of a server, or of a configuration.
+    let text = plain::escaped_bytes(finding.text.as_bytes());
+    format!("{level} {:<8} {text}\n{cure}", finding.topic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_server_do_not_change_the_terminal() {
+        let text = "a reason\u{1b}[2J\u{202e}".to_owned();
+        let finding = Finding { level: Level::Look, topic: "health", text, cure: None };
+        assert_eq!(shown(&finding), "LOOK  health   a reason\\x1b[2J\\u202e\n");
+    }
 }

@@ -34,9 +34,9 @@ use server::exit;
 use crate::cli::{ImportArguments, ImportSource};
 use crate::client::Target;
 use crate::interrupt::Interrupts;
-use crate::text::counted;
+use crate::text::{complain, counted, print_line, print_value};
 use record::{Earlier, Record};
-use report::Tally;
+use report::{Outcome, Tally};
 use source::Source;
 
 /// Most jobs of one chunk.
@@ -66,6 +66,7 @@ pub(crate) fn run(arguments: ImportArguments) -> Result<ExitCode> {
             to: server.beanstalk()?,
             tubes: tubes.clone(),
             dry_run: options.dry_run,
+            as_json: options.json,
         });
     }
     // All segments of the log are open at the same time, which can need many file descriptors.
@@ -78,7 +79,7 @@ pub(crate) fn run(arguments: ImportArguments) -> Result<ExitCode> {
 pub(super) fn with_exit_code(done: Result<ExitCode>) -> Result<ExitCode> {
     done.or_else(|error| match error.downcast_ref::<Refused>() {
         Some(refused) => {
-            eprintln!("lineshaft: {refused}");
+            complain(&refused.to_string());
             Ok(ExitCode::from(refused.code))
         }
         None => Err(error),
@@ -93,14 +94,22 @@ fn import(arguments: ImportArguments) -> Result<ExitCode> {
     let ids = report::ids(&source.backlog.jobs);
     if options.dry_run {
         let earlier = earlier_in(folder, &source)?;
-        report::print_plan(&source, folder, &earlier)?;
+        if options.json {
+            print_value(&report::value(&source, folder, Outcome::DryRun(&earlier)))?;
+        } else {
+            report::print_plan(&source, folder, &earlier)?;
+        }
         return Ok(report::exit_code(&source.backlog));
     }
     let started = Started { at: Instant::now(), wall: wall() };
     let importer = open(&config, started.wall)?;
     let record = match record::look_up(&importer.records(), &source)? {
         Earlier::Done(record) if !options.again => {
-            println!("{}", record.done_before(&source));
+            if options.json {
+                print_value(&report::value(&source, folder, Outcome::DoneBefore))?;
+            } else {
+                print_line(&record.done_before(&source))?;
+            }
             importer.close(started.elapsed_ms())?;
             source.set_aside(&options)?;
             return Ok(ExitCode::SUCCESS);
@@ -141,7 +150,11 @@ fn import(arguments: ImportArguments) -> Result<ExitCode> {
         );
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    report::print_done(&source, folder, &tally)?;
+    if options.json {
+        print_value(&report::value(&source, folder, Outcome::Done(&tally)))?;
+    } else {
+        report::print_done(&source, folder, &tally)?;
+    }
     source.set_aside(&options)?;
     Ok(report::exit_code(&source.backlog))
 }

@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use ::log::{Loss, OpenError, PosixDisk, Salvage};
 use anyhow::{Context as _, Result, bail};
+use broker::offline::CLUSTER_KEY;
+use serde_json::{Value, json};
 use server::exit;
 
 use crate::cli::LogCommand;
-use crate::text::counted;
+use crate::text::{complain, counted, print_value};
 
 /// Limit of losses that are listed per file. The limit is needed because each entry of a file
 /// without a header is a separate loss.
@@ -26,20 +28,20 @@ pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
     // All segments are open at the same time, so the limit of open files must be high.
     server::raise_descriptors();
     let done = match command {
-        LogCommand::Check { folder } => check(&folder),
-        LogCommand::Repair { folder, copy } => repair(&folder, &copy),
+        LogCommand::Check { folder, json } => check(&folder, json),
+        LogCommand::Repair { folder, copy, json } => repair(&folder, &copy, json),
     };
     done.or_else(|error| {
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
         if !causes.any(|cause| cause.kind() == io::ErrorKind::PermissionDenied) {
             return Err(error);
         }
-        eprintln!("lineshaft: {error:#}");
+        complain(&format!("{error:#}"));
         Ok(ExitCode::from(exit::NO_PERMISSION))
     })
 }
 
-fn check(folder: &Path) -> Result<ExitCode> {
+fn check(folder: &Path, as_json: bool) -> Result<ExitCode> {
     let disk = open(folder)?;
     let salvage = match ::log::salvage(&disk, &mut |_| ()) {
         Ok(salvage) => salvage,
@@ -48,20 +50,27 @@ fn check(folder: &Path) -> Result<ExitCode> {
     if is_empty(&salvage) {
         bail!("{} has no log", folder.display());
     }
+    let code = match salvage.refusal {
+        None => ExitCode::SUCCESS,
+        Some(_) => ExitCode::from(exit::DAMAGED_DATA),
+    };
+    if as_json {
+        print_value(&value_of(&salvage, folder, None))?;
+        return Ok(code);
+    }
     let mut out = io::stdout().lock();
     print_salvage(&mut out, folder, &salvage)?;
-    if salvage.refusal.is_none() {
-        return Ok(ExitCode::SUCCESS);
+    if salvage.refusal.is_some() {
+        let folder = folder.display();
+        writeln!(
+            out,
+            "`lineshaft log repair {folder} NEW_DIR` writes the intact part into a new folder."
+        )?;
     }
-    let folder = folder.display();
-    writeln!(
-        out,
-        "`lineshaft log repair {folder} NEW_DIR` writes the intact part into a new folder."
-    )?;
-    Ok(ExitCode::from(exit::DAMAGED_DATA))
+    Ok(code)
 }
 
-fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
+fn repair(folder: &Path, copy: &Path, as_json: bool) -> Result<ExitCode> {
     let from = open(folder)?;
     let copy = &whole_path(copy)?;
     refuse_used(folder, copy)?;
@@ -76,7 +85,9 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     }
     let to = PosixDisk::new(&unfinished)
         .with_context(|| format!("cannot create {}", unfinished.display()))?;
-    let repaired = ::log::repair(&from, Arc::new(to));
+    // A cluster's nodes must agree on every job, and a repair may have lost some. So the new log is
+    // that of a single server.
+    let repaired = ::log::repair(&from, Arc::new(to), &|key| key != CLUSTER_KEY);
     let salvage = match repaired {
         Ok(salvage) if !is_empty(&salvage) => salvage,
         failed => {
@@ -91,6 +102,10 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     };
     let renamed = fs::rename(&unfinished, copy).and_then(|()| sync_parent(copy));
     renamed.with_context(|| format!("cannot name the copy {}", copy.display()))?;
+    if as_json {
+        print_value(&value_of(&salvage, folder, Some(copy)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut out = io::stdout().lock();
     print_salvage(&mut out, folder, &salvage)?;
     let jobs = counted(salvage.report.jobs, "job");
@@ -160,15 +175,15 @@ fn has_no_room(error: &OpenError) -> bool {
 
 fn refuse_small(folder: &Path, copy: &Path) -> ExitCode {
     let (folder, copy) = (folder.display(), copy.display());
-    eprintln!(
-        "lineshaft: no room for {copy}: a copy takes as much room as all live jobs, plus a few segments; \
-         name a folder with more room. {folder} was not changed"
-    );
+    complain(&format!(
+        "no room for {copy}: a copy takes as much room as all live jobs, plus a few segments; name a \
+         folder with more room. {folder} was not changed"
+    ));
     ExitCode::from(exit::DISK)
 }
 
 fn refuse(error: &OpenError) -> ExitCode {
-    eprintln!("lineshaft: {error}");
+    complain(&error.to_string());
     ExitCode::from(exit_code(error))
 }
 
@@ -184,6 +199,31 @@ pub(super) fn exit_code(error: &OpenError) -> u8 {
         | OpenError::CutBackup { .. }
         | OpenError::Damaged { .. } => exit::DAMAGED_DATA,
     }
+}
+
+/// What was found, as JSON. `copy`: the folder with the intact part.
+fn value_of(salvage: &Salvage, folder: &Path, copy: Option<&Path>) -> Value {
+    let Salvage { report, refusal, losses, doubtful_jobs, unnamed_jobs } = salvage;
+    let losses = losses.iter().map(|loss| {
+        let Loss { file, offset, bytes, jobs_max, what } = loss;
+        json!({ "file": file, "offset": offset, "bytes": bytes, "jobs_max": jobs_max, "what": what })
+    });
+    json!({
+        "folder": folder.to_string_lossy(),
+        "copy": copy.map(Path::to_string_lossy),
+        "intact": refusal.is_none(),
+        "refusal": refusal.as_ref().map(ToString::to_string),
+        "segments": report.segments,
+        "groups": report.groups,
+        "bytes": report.bytes,
+        "jobs": report.jobs,
+        "facts": report.facts,
+        "cut_bytes": report.cut_bytes,
+        "cut_groups": report.cut_groups,
+        "losses": losses.collect::<Vec<Value>>(),
+        "doubtful_jobs": doubtful_jobs,
+        "unnamed_jobs": unnamed_jobs,
+    })
 }
 
 fn print_salvage(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {

@@ -7,6 +7,7 @@ mod jobs;
 mod operation;
 mod ping;
 mod reload;
+mod sessions;
 mod status;
 mod why;
 
@@ -14,9 +15,10 @@ pub(crate) use connections::run as connections;
 pub(crate) use console::run as console;
 pub(crate) use drain::run as drain;
 pub(crate) use jobs::run as jobs;
-pub(crate) use operation::{clear, move_jobs, run as run_operation};
+pub(crate) use operation::{clear, move_jobs, redrive, run as run_operation};
 pub(crate) use ping::run as ping;
 pub(crate) use reload::run as reload;
+pub(crate) use sessions::run as sessions;
 pub(crate) use status::run as status;
 pub(crate) use why::run as why;
 

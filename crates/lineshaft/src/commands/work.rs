@@ -23,6 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use notation::plain;
 
 use crate::cli::{WorkArguments, refuse};
 use crate::client::{ClientError, Protocol, Target};
@@ -274,8 +275,9 @@ fn give_up_after(given_seconds: Option<u32>, drain: bool) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// Prints a line to standard error. Standard output is only for the output of the commands.
+/// Prints a line to standard error. Standard output is only for the output of the commands. Names
+/// and texts of the server in it cannot change the terminal.
 fn say(line: &str) {
     // `eprintln` would panic if the terminal is gone. The jobs must continue.
-    let _ = writeln!(io::stderr(), "lineshaft: {line}");
+    let _ = writeln!(io::stderr(), "lineshaft: {}", plain::escaped(line));
 }

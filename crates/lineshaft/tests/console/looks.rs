@@ -78,6 +78,8 @@ impl Busy {
             ("connections", "/connections"),
             ("connection", &connection),
             ("operations", "/operations"),
+            ("changes", "/changes"),
+            ("sessions", "/sessions"),
             ("log", "/log"),
             ("policies", "/policies?name=mail.invoices"),
             ("help", "/help"),

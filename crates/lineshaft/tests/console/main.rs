@@ -21,7 +21,7 @@ use testkit::browser::Browser;
 
 use running::{Running, command, finish};
 
-/// A server with an operator's token, and a browser.
+/// A server with an admin's token, and a browser.
 struct World {
     browser: Browser,
     beanstalk: String,
@@ -37,7 +37,7 @@ impl World {
     fn start(language: &str, arguments: &[&str], configuration: &str) -> Option<World> {
         let browser = Browser::start(language)?;
         let folder = tempfile::tempdir().unwrap();
-        let add = ["token", "add", "ann", "--role", "operator", "--file", "tokens.toml"];
+        let add = ["token", "add", "ann", "--role", "admin", "--file", "tokens.toml"];
         let added = finish(command(folder.path(), &add));
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         let token = String::from_utf8(added.stdout).unwrap().trim().to_owned();

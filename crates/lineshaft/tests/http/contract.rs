@@ -16,8 +16,8 @@ const TOKEN: [&str; 5] = ["token", "add", "contract", "--role", "admin"];
 /// Requests for each operation of the document. The seed makes each run the same.
 const EXAMPLES: &str = "15";
 
-/// These end other requests: they stop the server, or change its mode.
-const LEFT_OUT: &str = "^/(server/(drain|reload|status)|events)";
+/// These end other requests, because they stop the server or change its mode, or last for long.
+const LEFT_OUT: &str = "^/(server/(backup|drain|reload|status)|events)";
 
 /// The checks. A request that fits the document can still be refused: a cursor must come from an
 /// earlier page, and a job must exist.

@@ -98,6 +98,20 @@ fn all_states_move_to_lineshaft_and_back() {
     let (code, said) = drain(&old, &new);
     assert!(code == 0 && said.contains("Moved 8 jobs"), "{code} {said}");
     check(&new);
+    let json = |more: &[&str]| -> serde_json::Value {
+        let more = more.iter().map(|&word| word.to_owned());
+        let all: Vec<String> = arguments(&old, &new).into_iter().chain(more).collect();
+        let done = command(&std::env::temp_dir(), &all).output().unwrap();
+        serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+    };
+    client(&old, "mail").put(0, 0, 60, b"last").unwrap();
+    let planned = json(&["--dry-run", "--json"]);
+    let left = planned["left"].as_array().unwrap();
+    let mail = serde_json::json!({ "tube": "mail", "waiting": 1, "held": 0 });
+    assert!(planned["moved"] == 0 && left.contains(&mail), "{planned}");
+    let moved = json(&["--json"]);
+    let tubes = serde_json::json!([{ "tube": "mail", "ready": 1, "delayed": 0, "buried": 0 }]);
+    assert_eq!((&moved["moved"], &moved["tubes"]), (&1.into(), &tubes), "{moved}");
     let (code, said) = drain(&old, &new);
     assert!(code == 0 && said.contains("Moved 0 jobs"), "{code} {said}");
 }

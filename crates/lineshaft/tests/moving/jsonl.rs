@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
 
+use serde_json::json;
 use testkit::client::Client;
 
 use super::{all, command, done, exported, run, serve};
@@ -58,6 +59,43 @@ fn lines_come_from_a_pipe_and_wrong_ones_are_named() {
     let jobs = exported(place, "lineshaft-data");
     assert_eq!(all(&jobs, "body"), ["b", "c"]);
     assert_eq!(jobs[1]["id"], 7);
+}
+
+#[test]
+fn an_import_reports_as_json_and_names_cannot_change_the_terminal() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let name = "a\u{1b}[2J\u{202e}b";
+    let line = json!({ "queue": name, "body": "one" });
+    let bytes = "{\"queue_base64\":\"/3E=\",\"body\":\"two\"}";
+    fs::write(place.join("in.jsonl"), format!("{line}\nnonsense\n{bytes}\n")).unwrap();
+    let import = |more: &[&str], code: i32| {
+        let arguments = [&["import", "jsonl", "in.jsonl"], more].concat();
+        let done = command(place, &arguments).output().unwrap();
+        assert_eq!(done.status.code(), Some(code), "{done:?}");
+        let hostile = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
+        let said = String::from_utf8(done.stdout).unwrap();
+        assert!(!said.contains(hostile), "{said:?}");
+        said
+    };
+    let value = |said: &str| -> serde_json::Value {
+        assert_eq!(said.lines().count(), 1, "{said}");
+        serde_json::from_str(said).unwrap()
+    };
+    let planned = value(&import(&["--dry-run", "--json"], 65));
+    let of = |value: &serde_json::Value| {
+        json!([value["dry_run"], value["imported"], value["jobs"], value["earlier"]])
+    };
+    assert_eq!(of(&planned), json!([true, 0, 2, null]));
+    assert!(import(&["--dry-run"], 65).contains("a\\x1b[2J\\u202eb"));
+    let done = value(&import(&["--json"], 65));
+    assert_eq!(of(&done), json!([false, 2, 2, null]));
+    assert_eq!(done["queues"][0]["queue"], name, "the value is that of the source");
+    assert_eq!(done["queues"][1]["queue_base64"], "/3E=");
+    assert_eq!(json!([done["queues"][0]["ready"], done["queues"][0]["bytes"]]), json!([1, 3]));
+    assert!(done["losses"][0]["place"].as_str().unwrap().contains("line 2"), "{done}");
+    let again = value(&import(&["--json"], 0));
+    assert_eq!(of(&again), json!([false, 0, 2, "done"]));
 }
 
 #[test]

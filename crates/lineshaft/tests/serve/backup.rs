@@ -222,9 +222,13 @@ fn backups_of_a_busy_server_have_everything_that_was_acknowledged_before() {
         let copied = copied.to_str().unwrap();
         let before = client.known();
         // This takes about a second. Meanwhile, reclaim continues, and the log uses new files.
-        let (code, said) = run(folder, &["backup", copied, "--data", "d", "--rate", "2MiB"]);
+        let copy = ["backup", copied, "--data", "d", "--rate", "2MiB", "--json"];
+        let made = finish(command(folder, &copy));
         let after = client.known();
-        assert!(code == 0 && !said.contains("link"), "{code} {said}");
+        let value: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+        assert_eq!((made.status.code(), &value["linked"]), (Some(0), &0.into()), "{value}");
+        let segments = fs::read_dir(copied).unwrap().count() - 1;
+        assert_eq!(value["segments"], segments, "besides the manifest: {value}");
         check_backup(folder, copied, &before, &after);
     }
     drop(client);
@@ -248,7 +252,9 @@ fn a_stream_goes_through_a_pipe_and_a_cut_one_is_refused() {
     let client = Client::start(&server.address(), 7);
     client.wait_for_puts(600);
     let before = client.known();
-    let stream = finish(command(folder, &["backup", "-", "--data", "d"]));
+    let stream = finish(command(folder, &["backup", "-", "--data", "d", "--json"]));
+    let value: serde_json::Value = serde_json::from_slice(&stream.stderr).unwrap();
+    assert_eq!(value["target"], "-", "the stream has standard output");
     let after = client.known();
     assert!(stream.status.success(), "{stream:?}");
     fs::write(folder.join("whole"), &stream.stdout).unwrap();
@@ -443,4 +449,54 @@ fn a_long_path_and_a_killed_server_do_not_prevent_backups() {
     let (code, said) = run(folder, &["backup", "b", "--data", &long]);
     assert_eq!(code, 0, "{said}");
     stop(server);
+}
+
+#[test]
+fn a_client_of_the_api_gets_a_backup() {
+    if tools::find_or_skip("curl").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("lineshaft.toml"), SMALL_SEGMENTS).unwrap();
+    let mut server = Running::start(folder, &[&SERVE[..], &["--http", "127.0.0.1:0"]].concat());
+    let curl = |url: &str, more: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "-X", "POST", "-w", "%{http_code}"]).args(more);
+        curl.arg(url).current_dir(folder).stdin(Stdio::null());
+        curl
+    };
+    let socket = folder.join("d/api").display().to_string();
+    let path = "/api/v1/server/backup";
+    let url = format!("http://localhost{path}");
+    let at_socket = ["--unix-socket", socket.as_str()];
+    let status = |mut curl: Command| String::from_utf8(curl.output().unwrap().stdout).unwrap();
+    let http = format!("http://{}{path}", server.address_of("http"));
+    assert_eq!(status(curl(&http, &["-o", "/dev/null"])), "401", "a client without a token");
+
+    let client = Client::start(&server.address(), settings::seed());
+    client.wait_for_puts(500);
+    let before = client.known();
+    assert_eq!(status(curl(&url, &[&at_socket[..], &["-o", "got.tar"]].concat())), "200");
+    let after = client.known();
+    unpack(folder, "got.tar", "restored");
+    check_backup(folder, "restored", &before, &after);
+
+    // While a client reads a backup slowly, a second one is refused. A client that leaves ends its
+    // backup.
+    let slowly = ["--limit-rate", "1k", "-o", "slow.tar"];
+    let mut slow = curl(&url, &[&at_socket[..], &slowly].concat());
+    let mut slow = slow.stdout(Stdio::null()).spawn().unwrap();
+    wait::until("the slow backup begins", || folder.join("slow.tar").exists());
+    let again = || status(curl(&url, &[&at_socket[..], &["-o", "again.tar"]].concat()));
+    assert_eq!(again(), "503");
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    wait::until("the slow backup ends", || again() == "200");
+    drop(client);
+    stop(server);
+    // The stream that was cut is no backup.
+    let mut tar = Command::new("tar");
+    let cut = tar.args(["tf", "slow.tar"]).current_dir(folder).output().unwrap();
+    assert!(!cut.status.success(), "{cut:?}");
 }

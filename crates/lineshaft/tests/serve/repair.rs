@@ -55,6 +55,22 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     let before = contents(&folder.join("d"));
     let (code, said) = run(folder, &["log", "check", "d"]);
     assert!(code == 65 && said.contains("0000000001.seg at offset"), "{code} {said}");
+    let json = |arguments: &[&str], code: i32| -> serde_json::Value {
+        let finished = finish(command(folder, arguments));
+        assert_eq!(finished.status.code(), Some(code));
+        serde_json::from_slice(&finished.stdout).unwrap()
+    };
+    let checked = json(&["log", "check", "d", "--json"], 65);
+    assert_eq!((&checked["intact"], &checked["jobs"]), (&false.into(), &9.into()), "{checked}");
+    let loss = &checked["losses"][0];
+    assert!(loss["file"].as_str().unwrap().ends_with("0000000001.seg"), "{checked}");
+    assert_eq!(loss["jobs_max"], 1, "{checked}");
+    assert!(checked["refusal"].as_str().unwrap().contains("0000000001.seg"), "{checked}");
+    let repaired = json(&["log", "repair", "d", "as-json", "--json"], 0);
+    assert!(repaired["copy"].as_str().unwrap().ends_with("/as-json"), "{repaired}");
+    let checked = json(&["log", "check", "as-json", "--json"], 0);
+    let found = serde_json::json!([checked["intact"], checked["jobs"], checked["refusal"]]);
+    assert_eq!(found, serde_json::json!([true, 9, null]), "{checked}");
     let (code, said) = run(folder, &["log", "repair", "d", "saved"]);
     assert!(code == 0 && said.contains("one job at most"), "{code} {said}");
     assert!(said.contains("saved is a new log with 9 jobs"), "{said}");

@@ -74,6 +74,7 @@ fn a_shell_runs_what_the_console_shows() {
         "/jobs/2".to_owned(),
         "/connections?protocol=beanstalk&address=127.".to_owned(),
         "/operations".to_owned(),
+        "/sessions".to_owned(),
         "/log".to_owned(),
         "/policies".to_owned(),
         format!("/policies?name={hostile}"),
@@ -112,11 +113,15 @@ fn a_shell_runs_what_the_console_shows() {
             seen.insert(name);
         }
     }
-    for command in ["jobs", "why", "pause", "kick", "move", "clear", "peek", "delete", "status"] {
+    for command in
+        ["jobs", "why", "pause", "kick", "move", "clear", "peek", "delete", "status", "sessions"]
+    {
         let name = format!("lineshaft {command}");
         assert!(seen.contains(&name), "{command}: {seen:?}");
         // Without a confirmation, `clear` only says how many jobs would end.
         assert!(command == "clear" || worked.contains(&name), "{command}: {worked:?}");
     }
+    // Only the backup is a file.
+    std::fs::remove_file(folder.path().join("lineshaft-backup.tar")).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the shell ran a name");
 }

@@ -5,7 +5,7 @@ use testkit::process::{Program, Server};
 use testkit::tls::certificates::Authority;
 use testkit::wait::until as wait_until;
 
-use crate::request::get;
+use crate::request::{Peer, get};
 use crate::{LINESHAFT, Output, Tool};
 
 /// A server with some jobs.
@@ -257,6 +257,20 @@ fn jobs_are_found_by_their_text_moved_and_ended() {
     assert_eq!(found, ["first", "zweiter\n\u{4e2d}\u{6587}", "later"]);
     assert_eq!(run(&["jobs", "mail", "--search", "none"]).status.code(), Some(1));
 
+    // The server makes buried jobs ready, some of them or all.
+    let mut client = Client::on_tube(site.server.address(), "failed").unwrap();
+    for _ in 0..3 {
+        let id = client.put(0, 0, 60, b"x").unwrap();
+        client.reserve(0).unwrap().unwrap();
+        client.expect(&format!("bury {id} 0"), "BURIED").unwrap();
+    }
+    let some = run(&["redrive", "failed", "--count", "1", "--rate", "1000"]);
+    assert_eq!(some.stdout, "1 job of failed made ready\n", "{some:?}");
+    let rest = values(&run(&["redrive", "failed", "--json"]));
+    assert_eq!((&rest[0]["kind"], &rest[0]["done"]), (&"kick".into(), &2.into()), "{rest:?}");
+    assert_eq!(client.stats("stats-tube failed").unwrap()["current-jobs-ready"], "3");
+    assert_eq!(run(&["redrive", "failed"]).status.code(), Some(1), "no job is buried");
+
     let moved = run(&["move", "mail", "a/b", "--count", "1"]);
     assert_eq!(moved.stdout, "1 job moved from mail to a/b\n", "{moved:?}");
     let moved = values(&run(&["move", "mail", "a/b", "--json"]));
@@ -294,6 +308,46 @@ fn console_makes_an_address_that_signs_in_once() {
     let refused = site.run(&["console"]);
     assert_eq!((refused.status.code(), refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
     assert!(refused.stderr.contains("--token-file"), "{refused:?}");
+}
+
+#[test]
+fn an_admin_sees_who_is_signed_in_and_ends_a_session() {
+    let site = Site::new();
+    let (http, socket) = (site.http(), format!("unix:{}", site.data.path().join("api").display()));
+    let run =
+        |arguments: &[&str]| Tool::start("", &[arguments, &["--http", &socket]].concat()).wait();
+    assert_eq!(run(&["sessions"]).stdout, "nobody is signed in\n");
+    let made = values(&run(&["console", "--json"]));
+    let code = made[0]["url"].as_str().unwrap().rsplit_once('=').unwrap().1.to_owned();
+    let ask = |head: &str, body: &str| {
+        let length = body.len();
+        let mut peer = Peer::connect(&http);
+        let head = format!("{head}Host: {http}\r\nContent-Length: {length}\r\n\r\n{body}");
+        peer.send(head.as_bytes());
+        peer.answer(true)
+    };
+    let page = get(&http, &format!("/console/login?code={code}")).body;
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let head = "POST /console/login HTTP/1.1\r\nSec-Fetch-Site: same-origin\r\n";
+    let signed_in = ask(head, &format!("code={code}&csrf={csrf}"));
+    let cookie = signed_in.headers["set-cookie"].split(';').next().unwrap().to_owned();
+    let via = || {
+        let me = ask(&format!("GET /api/v1/me HTTP/1.1\r\nCookie: {cookie}\r\n"), "");
+        serde_json::from_str::<serde_json::Value>(&me.body).unwrap()["via"].clone()
+    };
+    assert_eq!(via(), "session", "{signed_in:?}");
+
+    let shown = run(&["sessions"]);
+    assert!(shown.stdout.contains("operator") && shown.stdout.contains("127.0.0.1"), "{shown:?}");
+    let json = values(&run(&["sessions", "--json"]));
+    assert_eq!((&json[0]["id"], &json[0]["role"]), (&1.into(), &"admin".into()));
+    let refused = site.run(&["sessions", "--end", "1"]);
+    assert_eq!(refused.status.code(), Some(1), "a viewer ends nothing: {refused:?}");
+    assert_eq!(run(&["sessions", "--end", "1"]).stdout, "session 1 has ended\n");
+    assert_eq!(via(), "anonymous");
+    let again = run(&["sessions", "--end", "1", "--json"]);
+    assert_eq!((again.status.code(), again.stdout.as_str()), (Some(1), ""), "{again:?}");
+    assert!(again.stderr.contains("no session has the number 1"), "{again:?}");
 }
 
 #[test]

@@ -3,12 +3,14 @@
 //! A busy machine can delay any process by a second or two. So the tests do not rely on a fast
 //! tool. They wait for each event before they continue.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use rustix::process::Signal;
 
 use super::gate::Gate;
-use super::{Kind, World, wait_until};
+use super::{Kind, Tool, World, wait_until};
 
 /// Options for quick tests: no pause between attempts, and the tool ends when no job is left.
 const QUICK: [&str; 3] = ["--drain", "--backoff", "0"];
@@ -337,4 +339,40 @@ fn draining_gives_up_when_the_server_stays_away() {
         assert!(output.stderr.ends_with(&gave_up), "{output:?}");
         assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
     }
+}
+
+/// A server that hands out one job. The name of the job's queue could change a terminal.
+fn forged_beanstalkd() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut has_job = true;
+        for command in BufReader::new(stream.try_clone().unwrap()).lines() {
+            let reply = match command.unwrap().split(' ').next() {
+                Some("watch" | "ignore") => "WATCHING 1\r\n".to_owned(),
+                Some("reserve-with-timeout") if std::mem::take(&mut has_job) => {
+                    "RESERVED 1 1\r\nx\r\n".to_owned()
+                }
+                Some("stats-job") => {
+                    let yaml =
+                        "---\ntube: a\u{1b}]0;b\u{7}\u{202e}\nreserves: 1\nttr: 60\npri: 0\n";
+                    format!("OK {}\r\n{yaml}\r\n", yaml.len())
+                }
+                Some("delete") => "DELETED\r\n".to_owned(),
+                _ => "TIMED_OUT\r\n".to_owned(),
+            };
+            (&stream).write_all(reply.as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_cannot_change_the_terminal() {
+    let server = forged_beanstalkd().to_string();
+    let arguments = work("q", &["--drain", "--verbose", "--server", &server], "true");
+    let output = Tool::start("", &arguments).wait();
+    assert!(output.stderr.contains("job 1 of a\\x1b]0;b\\x07\\u202e: done in "), "{output:?}");
+    assert!(!output.stderr.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{output:?}");
 }

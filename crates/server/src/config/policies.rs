@@ -141,6 +141,8 @@ impl Reading<'_> {
                 && is_group(&path)
             {
                 self.read_entries(&path, inner);
+            } else if let Some((key, _)) = KEYS.iter().find(|(key, _)| is_in_group(key, &path)) {
+                self.refuse(place, &format!("`{path}` has keys of its own, such as `{key}`"));
             } else {
                 let hint = suggest(&path).map(|known| format!("; did you mean `{known}`?"));
                 let hint = hint.unwrap_or_default();
@@ -207,7 +209,11 @@ impl Reading<'_> {
 
 /// Whether there are keys that begin with this path and a dot.
 fn is_group(path: &str) -> bool {
-    KEYS.iter().any(|(key, _)| key.split_once('.').is_some_and(|(group, _)| group == path))
+    KEYS.iter().any(|(key, _)| is_in_group(key, path))
+}
+
+fn is_in_group(key: &str, path: &str) -> bool {
+    key.split_once('.').is_some_and(|(group, _)| group == path)
 }
 
 fn suggest(path: &str) -> Option<String> {

@@ -14,6 +14,7 @@ use notation::address::{Address, ListenAddress};
 use notation::{duration, port};
 use origin::Reach;
 
+use crate::config::cluster::Cluster;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 
@@ -46,6 +47,8 @@ pub struct Config {
     pub gearman: Gearman,
     /// Settings for Kestrel's clients. Other settings of Kestrel are policies.
     pub kestrel: Kestrel,
+    /// The cluster that the server belongs to.
+    pub cluster: Cluster,
     /// Number of I/O threads: they serve the connections.
     pub io_threads: usize,
     /// The server's own messages.
@@ -430,6 +433,7 @@ impl Default for Config {
                 control: Control::default(),
                 admin_get: false,
             },
+            cluster: Cluster::default(),
             io_threads: default_io_threads(),
             messages: MessageOptions { format: MessageFormat::Human, level: tracing::Level::INFO },
             policies: Rules::default(),

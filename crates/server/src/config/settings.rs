@@ -10,6 +10,7 @@ use axum::http::Uri;
 use notation::address::{ListenAddress, parse_listeners};
 use notation::{duration, size};
 
+use crate::config::cluster;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 use crate::config::{
@@ -51,7 +52,12 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in display order.
-pub(crate) static SETTINGS: [Setting; 57] = [
+pub(crate) fn settings() -> impl Iterator<Item = &'static Setting> + Clone {
+    SETTINGS.iter().chain(&cluster::SETTINGS)
+}
+
+/// All keys except those of a cluster.
+static SETTINGS: [Setting; 57] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -459,7 +465,7 @@ pub(crate) static SETTINGS: [Setting; 57] = [
     },
 ];
 
-fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+pub(super) fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
     Ok(())
 }
@@ -490,7 +496,7 @@ fn parse_unsent_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_file(text: &str) -> Result<Option<PathBuf>, String> {
+pub(super) fn parse_file(text: &str) -> Result<Option<PathBuf>, String> {
     match text {
         "off" => Ok(None),
         "" => Err("the file has no name; write its path, or `off`".to_owned()),
@@ -639,7 +645,7 @@ fn parse_metrics_access(text: &str) -> Result<MetricsAccess, String> {
 }
 
 /// Shows one text, or a list. `none` stands for no text.
-fn show_list(texts: &[&str], none: &str) -> String {
+pub(super) fn show_list(texts: &[&str], none: &str) -> String {
     match texts {
         [] => quote(none),
         [one] => quote(one),
@@ -655,7 +661,7 @@ fn parse_queues_max(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("`{text}` is not a number from 0 to {METRICS_QUEUES_LIMIT}"))
 }
 
-fn parse_bool(text: &str) -> Result<bool, String> {
+pub(super) fn parse_bool(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
 }
 
@@ -759,7 +765,7 @@ pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-fn show_file(path: Option<&Path>) -> String {
+pub(super) fn show_file(path: Option<&Path>) -> String {
     quote(&path.map_or_else(|| "off".to_owned(), |path| path.display().to_string()))
 }
 

@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use crate::config::Config;
 use crate::config::policies;
 use crate::config::protocol::Protocol;
-use crate::config::settings::{SETTINGS, Setting};
+use crate::config::settings::{Setting, settings};
 pub use crate::config::values::FilePosition;
 use crate::config::values::{scalar, suggestion, text};
 use crate::net::tls::{Certificates, TlsError};
@@ -27,13 +27,20 @@ pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
 /// Keys whose value can be any text. Such a value needs quotes: a number or boolean without quotes
 /// is a mistake. For all other keys, quotes are optional.
-const FREE_TEXTS: [&str; 6] = [
+const FREE_TEXTS: [&str; 13] = [
     "data.dir",
     "tls.certificate",
     "tls.key",
     "tls.client_ca",
     "gearman.handle_prefix",
     "kestrel.version",
+    "cluster.nats_credentials",
+    "cluster.nats_ca",
+    "cluster.nats_certificate",
+    "cluster.nats_key",
+    "cluster.ca",
+    "cluster.certificate",
+    "cluster.key",
 ];
 /// Variables that only the tools use, without the prefix. The server ignores them, but reports
 /// misspelt names as mistakes.
@@ -194,6 +201,7 @@ impl Sources {
         loading.check_tls();
         loading.check_client_auth();
         loading.check_traces();
+        loading.check_cluster();
         if loading.mistakes.is_empty() {
             Ok(loading.effective)
         } else {
@@ -226,7 +234,7 @@ impl Effective {
     pub fn show(&self) -> String {
         let mut text = String::new();
         let mut section = "";
-        for setting in &SETTINGS {
+        for setting in settings() {
             let (this_section, name) = setting.key.rsplit_once('.').unwrap_or(("", setting.key));
             if this_section != section {
                 section = this_section;
@@ -240,7 +248,7 @@ impl Effective {
 
     /// All settings, then those of each policy.
     pub fn settings(&self) -> impl Iterator<Item = ShownSetting> {
-        let own = SETTINGS.iter().map(|setting| ShownSetting {
+        let own = settings().map(|setting| ShownSetting {
             patterns: Vec::new(),
             key: setting.key.to_owned(),
             value: (setting.show)(&self.config),
@@ -381,6 +389,13 @@ impl Loading {
         self.refuse(place, format!("{set} also needs {missing}"));
     }
 
+    fn check_cluster(&mut self) {
+        let Config { cluster, data, .. } = &self.effective.config;
+        let Err((key, message)) = cluster.check(data.sync) else { return };
+        let place = self.effective.origin(key).to_string();
+        self.refuse(place, format!("{key}: {message}"));
+    }
+
     fn refuse(&mut self, place: String, message: String) {
         self.mistakes.push(Mistake { place, message });
     }
@@ -388,7 +403,7 @@ impl Loading {
     fn switch_off_listeners(&mut self) {
         // Under `listen.`, only the listeners are lists.
         let listeners =
-            SETTINGS.iter().filter(|setting| setting.many && setting.key.starts_with("listen."));
+            settings().filter(|setting| setting.many && setting.key.starts_with("listen."));
         for setting in listeners {
             self.assign(setting.key, &["off"], Origin::Flag("--only"));
         }
@@ -401,7 +416,7 @@ impl Loading {
             let Some(name) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
             let origin = Origin::Environment(variable.clone());
             let today = variable_of_today(name);
-            match SETTINGS.iter().find(|setting| variable_suffix(setting.key) == today) {
+            match settings().find(|setting| variable_suffix(setting.key) == today) {
                 Some(setting) if setting.many => {
                     let values: Vec<&str> = value.split(',').map(str::trim).collect();
                     self.assign(setting.key, &values, origin);
@@ -410,7 +425,7 @@ impl Loading {
                 None if OTHER_VARIABLES.contains(&name) => {}
                 None if is_of_kubernetes(name, value) => {}
                 None => {
-                    let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
+                    let known = settings().map(|setting| variable_suffix(setting.key));
                     let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
                     let meant = suggestion(&today, known.chain(others));
                     // Tests and scripts can have other variables with this prefix. So an unknown
@@ -520,7 +535,7 @@ impl Source<'_> {
 }
 
 fn find(key: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.key == key)
+    settings().find(|setting| setting.key == key)
 }
 
 /// The current name of a key or a section.
@@ -544,7 +559,7 @@ fn variable_of_today(name: &str) -> Cow<'_, str> {
 
 fn is_section(path: &str) -> bool {
     let path = key_of_today(path);
-    SETTINGS.iter().any(|setting| setting.key.split_once('.').is_some_and(|(name, _)| name == path))
+    settings().any(|setting| setting.key.split_once('.').is_some_and(|(name, _)| name == path))
 }
 
 fn variable_suffix(key: &str) -> String {
@@ -575,8 +590,8 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
 
 fn suggest_key(path: &str) -> Option<String> {
     let path = &*key_of_today(path);
-    let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
-    let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
+    let sections = settings().filter_map(|setting| setting.key.split_once('.'));
+    let keys = settings().map(|setting| setting.key.to_owned());
     // A missing or wrong section is more likely than a misspelt key. So look first for the same key
     // in all sections.
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);

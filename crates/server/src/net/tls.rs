@@ -99,8 +99,7 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     let certificate = settings.certificate.as_deref().ok_or(TlsError::Unset(CERTIFICATE))?;
     let key = settings.key.as_deref().ok_or(TlsError::Unset(KEY))?;
     let chain = read_certificates(certificate, CERTIFICATE)?;
-    let key_content = PrivateKeyDer::from_pem_slice(&read_file(key, KEY)?)
-        .map_err(|error| not_pem(key, KEY, error))?;
+    let key_content = read_key(key)?;
     let provider = Arc::new(ring::default_provider());
     let verifier = client_verifier(settings, &provider)?;
     let config = ServerConfig::builder_with_provider(provider)
@@ -155,7 +154,13 @@ fn client_verifier(
     builder.build().map_err(|error| unusable(path, CLIENT_CA, error))
 }
 
-fn read_certificates(
+/// Reads a private key.
+pub(crate) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read_file(path, KEY)?).map_err(|error| not_pem(path, KEY, error))
+}
+
+/// Reads the certificates of a file. There is at least one.
+pub(crate) fn read_certificates(
     path: &Path,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -179,6 +184,6 @@ fn not_pem(path: &Path, what: &'static str, error: PemError) -> TlsError {
     }
 }
 
-fn unusable(path: &Path, what: &'static str, reason: impl ToString) -> TlsError {
+pub(crate) fn unusable(path: &Path, what: &'static str, reason: impl ToString) -> TlsError {
     TlsError::Unusable { what, path: path.to_owned(), reason: reason.to_string() }
 }

@@ -18,7 +18,9 @@ const JUMP_MS: u64 = 100;
 /// show the same time.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Clock {
-    start: Millis,
+    /// The time at the start. Negative in a node whose cluster's time begins at 0: the clock shows 0
+    /// until the time is positive.
+    start_ms: i64,
     /// The start of this clock, as a time of the system clock that runs while the machine sleeps.
     started: Duration,
     /// The start of this clock, as a time of the system clock of tokio's timers. That system clock
@@ -33,7 +35,7 @@ impl Clock {
     /// Starts at the time of the wall clock.
     pub(crate) fn start() -> Clock {
         Clock {
-            start: wall(),
+            start_ms: signed(wall().0),
             started: since_boot(),
             timers_started: Instant::now(),
             #[cfg(test)]
@@ -43,12 +45,13 @@ impl Clock {
 
     /// The same clock, moved by `step_ms`.
     pub(crate) fn moved(self, step_ms: i64) -> Clock {
-        Clock { start: Millis(self.start.0.saturating_add_signed(step_ms)), ..self }
+        Clock { start_ms: self.start_ms.saturating_add(step_ms), ..self }
     }
 
     /// The current time.
     pub(crate) fn now(&self) -> Millis {
-        Millis(self.start.0.saturating_add(millis(self.passed())))
+        let now_ms = self.start_ms.saturating_add(signed(millis(self.passed())));
+        Millis(u64::try_from(now_ms).unwrap_or(0))
     }
 
     fn passed(&self) -> Duration {
@@ -61,7 +64,8 @@ impl Clock {
     /// The instant at which the clock reaches `at`, if the machine does not sleep until then.
     /// `None` if that instant is too far away to matter.
     pub(crate) fn instant(&self, at: Millis) -> Option<Instant> {
-        let passes = Duration::from_millis(at.0.saturating_sub(self.start.0));
+        let passes_ms = signed(at.0).saturating_sub(self.start_ms);
+        let passes = Duration::from_millis(u64::try_from(passes_ms).unwrap_or(0));
         Instant::now().checked_add(passes.saturating_sub(self.passed()))
     }
 
@@ -95,6 +99,10 @@ fn since_boot() -> Duration {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn signed(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
 /// Notices that the wall clock was set, or that the machine has slept.
@@ -220,6 +228,20 @@ mod tests {
         assert!(instant <= now + hour && instant + Duration::from_mins(1) > now + hour);
         clock.sleep_for(hour);
         assert!(clock.instant(at).unwrap() <= Instant::now(), "it is overdue");
+    }
+
+    #[test]
+    fn a_clock_that_was_moved_before_its_start_can_be_moved_back() {
+        let clock = Clock::start();
+        let hour_ms = 3_600_000;
+        clock.sleep_for(Duration::from_hours(1));
+        // The time is ten minutes now, so the start is before 0.
+        let step_ms = 600_000 - signed(clock.now().0);
+        let moved = clock.moved(step_ms);
+        assert!((600_000..hour_ms as u64).contains(&moved.now().0), "{:?}", moved.now());
+        let back = moved.moved(-step_ms);
+        assert!(back.now().since(clock.now()) < 60_000 && clock.now().since(back.now()) < 60_000);
+        assert_eq!(clock.moved(step_ms - hour_ms).now(), Millis(0));
     }
 
     #[test]

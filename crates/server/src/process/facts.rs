@@ -35,7 +35,9 @@ pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo 
 /// Options of the Gearman dialect.
 pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
     let settings = &config.gearman;
-    let defaults = gearman::ServerOptions::for_host(&host_name());
+    // All nodes of a cluster make equal handles, so that a handle outlives its leader.
+    let host = config.cluster.name.clone().unwrap_or_else(host_name);
+    let defaults = gearman::ServerOptions::for_host(&host);
     gearman::ServerOptions {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -89,6 +91,8 @@ pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFa
         resident_bytes: resident_bytes().unwrap_or(0),
         processors: std::thread::available_parallelism().map_or(1, usize::from) as u64,
         spans: Vec::new(),
+        recovery_ms: None,
+        cluster: None,
         is_stopping,
     }
 }

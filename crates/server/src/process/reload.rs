@@ -11,7 +11,7 @@ use broker::{Answer, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use crate::config::Config;
-use crate::config::settings::{SETTINGS, Setting};
+use crate::config::settings::{Setting, settings};
 use crate::config::sources::{Effective, Sources};
 use crate::net::limits::LiveLimits;
 use crate::net::tls::Certificates;
@@ -151,7 +151,7 @@ impl Reloader {
         };
         let current = lock(&self.config).clone();
         let changed = |setting: &&Setting| (setting.show)(&loaded) != (setting.show)(&current);
-        let changes: Vec<&Setting> = SETTINGS.iter().filter(changed).collect();
+        let changes: Vec<&Setting> = settings().filter(changed).collect();
         if let Err(reason) = self.check(&changes, &loaded) {
             tracing::error!("configuration not reloaded, nothing changed: {reason}");
             return Err(reason);
@@ -187,7 +187,7 @@ impl Reloader {
 
     /// Reopens the server's own message file, because an operator may have moved the file. Also
     /// reads the certificates again.
-    fn reopen_files(&self) {
+    pub(crate) fn reopen_files(&self) {
         if let Some(messages) = &self.messages {
             messages.reopen();
         }

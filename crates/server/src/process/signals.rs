@@ -144,6 +144,30 @@ impl EarlySignals {
     }
 }
 
+/// What a signal means to the node of a cluster that follows.
+pub(crate) enum FollowerSignal {
+    Stop,
+    Reload,
+    /// A follower has no jobs of its own.
+    Drain,
+}
+
+impl Signals {
+    /// Waits for the next signal of a follower.
+    pub(crate) async fn next_of_follower(&mut self, hangup: Hangup) -> FollowerSignal {
+        tokio::select! {
+            _ = self.terminate.recv() => FollowerSignal::Stop,
+            _ = self.interrupt.recv() => FollowerSignal::Stop,
+            _ = self.hangup.recv() => match hangup {
+                Hangup::Stop => FollowerSignal::Stop,
+                Hangup::Reload if self.has_terminal && !is_in_terminal() => FollowerSignal::Stop,
+                Hangup::Reload | Hangup::ReopenMessages => FollowerSignal::Reload,
+            },
+            _ = self.drain.recv() => FollowerSignal::Drain,
+        }
+    }
+}
+
 impl Control {
     /// Handles signals until the future is dropped.
     pub(crate) async fn run(mut self, mut signals: Signals) {

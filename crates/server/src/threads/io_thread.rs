@@ -95,6 +95,8 @@ pub(crate) struct IoThread {
     /// reads nothing, and *held-back* commands wait. These are commands that have arrived but must
     /// wait for a later turn.
     congested: bool,
+    /// The node of a cluster may not answer now: see [`Broker::may_answer`].
+    silent: bool,
     /// Held-back commands have filled the open batch of the log. So further held-back commands wait
     /// until the batch is written. If the batch became larger, the requests of other clients would
     /// wait longer for its write.
@@ -159,6 +161,7 @@ impl IoThread {
             sent_from: None,
             request_times,
             congested: false,
+            silent: false,
             backlogged: false,
             awaits_release: false,
             log_failed: false,
@@ -245,7 +248,7 @@ impl IoThread {
         // checks them at its end in any case. So only clear the request here.
         self.inbox.take_excess();
         if self.inbox.take_released() {
-            (self.congested, self.backlogged) = (false, false);
+            (self.congested, self.silent, self.backlogged) = (false, false, false);
             self.log_failed = self.shared.broker.failure().is_some();
             self.collect_released();
         }
@@ -304,7 +307,7 @@ impl IoThread {
     /// the log.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
-        let awaits = has_held || self.congested || self.backlogged;
+        let awaits = has_held || self.congested || self.silent || self.backlogged;
         if awaits == mem::replace(&mut self.awaits_release, awaits) {
             return;
         }
@@ -313,7 +316,8 @@ impl IoThread {
             // The log may have released positions just before this update. Then the committer did
             // not wake this thread. So check the positions here. The next round sends the replies.
             self.collect_released();
-            self.congested = self.congested && self.shared.broker.congested();
+            self.congested = self.congested && self.must_not_read();
+            self.silent = self.silent && !self.may_answer();
             self.backlogged = self.backlogged && self.shared.broker.has_backlog();
         }
     }
@@ -395,10 +399,19 @@ impl IoThread {
         }
     }
 
+    /// Whether the requests of clients must wait.
+    fn must_not_read(&self) -> bool {
+        self.shared.broker.congested() || !self.may_answer()
+    }
+
+    fn may_answer(&self) -> bool {
+        self.shared.broker.may_answer(|| self.shared.clock.now())
+    }
+
     /// Reads once from each connection that is ready, while the buffer has room.
     fn read(&mut self) {
         let has_commands = self.has_input() || !self.resumed.is_empty();
-        self.congested = has_commands && self.shared.broker.congested();
+        self.congested = has_commands && self.must_not_read();
         if self.congested {
             return;
         }

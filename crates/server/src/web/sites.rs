@@ -6,29 +6,55 @@ use std::time::Duration;
 
 use api::{Api, Setup};
 use http_api::{
-    Door, Overview, ProcessFacts, RequestTimes, Site, Starting, health_router, metrics_router,
+    Door, Overview, ProcessFacts, RequestTimes, Site, StartState, Starting, health_router,
+    metrics_router,
 };
 use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo, Work};
+use log::RecoveryReport;
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
+use crate::cluster::status::Status;
 use crate::config::listener::Listener;
 use crate::config::policies::show_value;
 use crate::config::protocol::Protocol;
 use crate::config::{Config, MetricsAccess};
 use crate::net::limits::LiveLimits;
 use crate::process::controls::Controls;
-use crate::process::facts;
 use crate::process::reload::{ReloadRequester, Reloader};
 use crate::process::startup::Startup;
 use crate::process::traces::Exporter;
+use crate::process::{backup, facts};
 use crate::threads::io_thread::Shared;
 use crate::threads::mailbox::Inbox;
 use crate::web::clients::AllConnections;
 
-/// The site for health and metrics while the server starts.
-pub(crate) fn starting(startup: Arc<Startup>) -> Arc<Starting> {
-    Arc::new(Starting::new(move || startup.state()))
+/// The site for health and metrics while the server starts, and while it follows another node.
+pub(crate) fn starting(startup: Arc<Startup>, status: Arc<Status>) -> Arc<Starting> {
+    let facts = status.clone();
+    let state = move || {
+        let of_start = || StartState { text: startup.state(), is_ready: false };
+        status.state().unwrap_or_else(of_start)
+    };
+    Arc::new(Starting::new(state).with_cluster(move || facts.facts()))
+}
+
+/// Facts about this start.
+pub(crate) struct StartFacts<'a> {
+    pub(crate) listeners: &'a [Arc<Listener>],
+    pub(crate) recovery: Option<api::types::Recovery>,
+}
+
+/// The work of reading the log, for the API.
+pub(crate) fn shown_recovery(report: &RecoveryReport, took: Duration) -> api::types::Recovery {
+    api::types::Recovery {
+        took_ms: took.as_millis() as u64,
+        segments: report.segments,
+        indexed_segments: report.indexed,
+        bytes: report.bytes,
+        jobs: report.jobs,
+        cut_bytes: report.cut_bytes,
+    }
 }
 
 /// Health, metrics and the API of this server.
@@ -36,17 +62,21 @@ pub(crate) fn overview(
     config: &Config,
     shared: &Shared,
     inboxes: &[Arc<Inbox>],
-    listeners: &[Arc<Listener>],
+    start: StartFacts<'_>,
     reloader: &Arc<Reloader>,
     traces: Option<&Exporter>,
+    status: Arc<Status>,
 ) -> (Site, Api) {
     let Shared { broker, clock, limits } = shared.clone();
+    let StartFacts { listeners, recovery } = start;
     let (inbox, request_limits) = (inboxes[0].clone(), limits.clone());
     let started = clock.now();
     let clock: broker::Clock = Arc::new(move || clock.now());
     let spans = traces.map(|exporter| exporter.counts.clone());
     let process = move || ProcessFacts {
         spans: spans.as_ref().map_or_else(Vec::new, |counts| counts.read()),
+        recovery_ms: recovery.map(|recovery| recovery.took_ms),
+        cluster: status.facts(),
         ..facts::process_facts(&limits, inbox.is_stopping())
     };
     let api = Api::new(Setup {
@@ -56,6 +86,7 @@ pub(crate) fn overview(
             host: facts::host_name(),
             started,
             listeners: listeners.iter().map(|one| shown(one)).collect(),
+            recovery,
         },
         process: Box::new(process.clone()),
         access: api::AccessSettings {
@@ -65,6 +96,7 @@ pub(crate) fn overview(
         bodies: config.http.bodies.clone(),
         has_console: config.http.console,
         body_bytes_max: config.http.body_bytes as usize,
+        backup: backup::begin(broker.clone(), config.data.folder().map(Into::into)),
         reload: reload_of(reloader.clone()),
         show_setting: show_value,
         connections: Box::new(AllConnections(inboxes.to_vec())),

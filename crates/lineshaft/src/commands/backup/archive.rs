@@ -1,21 +1,16 @@
 //! A backup as a tar file, or as a tar stream on standard output.
-//!
-//! The manifest is the first file of the archive, and says which segments follow. So if a stream
-//! was cut, a server notices that segments are missing, and does not start with these files.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
-use std::time::SystemTime;
 
 use ::log::{BackupCheck, BackupPoint, BackupSource, MANIFEST_NAME};
 use anyhow::{Context as _, Result, bail};
-use tar::{Archive, Builder, Header};
+use server::{ArchiveError, write_archive};
+use tar::Archive;
 
 use super::hold::ServerHold;
 use super::pace::{PIECE_BYTES, Paced, SyncedFile};
-use super::unfinished::FILE_MODE;
 use super::{Backup, explain_closed_pipe};
 
 impl Backup<'_> {
@@ -47,35 +42,12 @@ impl Backup<'_> {
 
     fn write_tar<W: Write>(&mut self, out: W) -> Result<W> {
         self.bar.set_message("copying");
-        let owner = fs::metadata(self.data)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let header = |bytes: u64| {
-            let mut header = Header::new_gnu();
-            header.set_size(bytes);
-            header.set_mode(FILE_MODE);
-            header.set_uid(owner.uid().into());
-            header.set_gid(owner.gid().into());
-            header.set_mtime(now.as_secs());
-            header
-        };
-        let mut tar = Builder::new(BufWriter::with_capacity(PIECE_BYTES, out));
-        let manifest = self.point.manifest();
-        tar.append_data(&mut header(manifest.len() as u64), MANIFEST_NAME, manifest.as_bytes())?;
-        let mut check = BackupCheck::new(self.point);
-        for number in self.source.segments() {
-            let reader = self.open(number)?;
-            let mut header = header(reader.size());
-            let Backup { pace, bar, interrupts, .. } = self;
-            check.begin_segment()?;
-            let reader = Paced { reader, check: Some(&mut check), pace, bar, interrupts };
-            let reader = BufReader::with_capacity(PIECE_BYTES, reader);
-            tar.append_data(&mut header, BackupSource::name(number), reader)?;
-        }
-        // If a file is damaged, the archive must not get its end mark. Then tar reports an
-        // incomplete archive.
-        check.finish()?;
-        let out = tar.into_inner()?;
-        Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?)
+        let Backup { source, point, data, pace, bar, interrupts } = self;
+        let paced = |bytes| pace.note(bytes, bar, interrupts);
+        write_archive(out, source, *point, data, paced).map_err(|error| match error {
+            ArchiveError::Io(error) => error.into(),
+            ArchiveError::Damage(damage) => damage.into(),
+        })
     }
 
     /// Reads the whole archive, and checks it.

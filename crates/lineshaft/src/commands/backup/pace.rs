@@ -36,6 +36,21 @@ impl Pace {
         self.bytes
     }
 
+    /// Shows that a piece of this many bytes was read, and waits. Fails after a signal.
+    pub(super) fn note(
+        &mut self,
+        bytes: u64,
+        bar: &ProgressBar,
+        interrupts: &Interrupts,
+    ) -> io::Result<()> {
+        if interrupts.count() > 0 {
+            return Err(io::Error::other(Interrupted));
+        }
+        bar.inc(bytes);
+        self.wait(bytes);
+        Ok(())
+    }
+
     /// Waits after a piece of this many bytes. If the backup was slower than the limit for some
     /// time, it does not exceed the limit later to catch up.
     fn wait(&mut self, bytes: u64) {
@@ -60,16 +75,12 @@ pub(super) struct Paced<'a, R> {
 
 impl<R: Read> Read for Paced<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.interrupts.count() > 0 {
-            return Err(io::Error::other(Interrupted));
-        }
         let len = buffer.len().min(PIECE_BYTES);
         let read = self.reader.read(&mut buffer[..len])?;
         if let Some(check) = &mut self.check {
             check.update(&buffer[..read]).map_err(io::Error::other)?;
         }
-        self.bar.inc(read as u64);
-        self.pace.wait(read as u64);
+        self.pace.note(read as u64, self.bar, self.interrupts)?;
         Ok(read)
     }
 }

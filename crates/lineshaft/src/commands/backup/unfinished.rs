@@ -12,7 +12,7 @@ use crate::commands::log::{refuse_used, sync_parent, whole_path};
 
 /// Only the user that runs the backup can read it, because it contains all jobs.
 const FOLDER_MODE: u32 = 0o700;
-pub(super) const FILE_MODE: u32 = 0o600;
+const FILE_MODE: u32 = 0o600;
 
 /// An unfinished backup. Dropping it removes the backup's files, if `finish` has not succeeded.
 #[derive(Debug)]

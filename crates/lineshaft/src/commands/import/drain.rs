@@ -12,13 +12,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
+use notation::plain;
+use serde_json::{Value, json};
 
 use super::{INTERRUPTED, bar};
 use crate::client::{
     CONNECT_TIMEOUT, Client, ClientError, Job, Put, Reply, Schedule, Stats, Target, WaitingState,
 };
 use crate::interrupt::Interrupts;
-use crate::text::{count, counted};
+use crate::text::{complain, count, counted, print_line, print_value};
 
 /// Most jobs in flight.
 const IN_FLIGHT_MAX: usize = 100;
@@ -41,6 +43,35 @@ pub(super) struct Request {
     /// Drain only these tubes. If empty, drain all.
     pub(super) tubes: Vec<String>,
     pub(super) dry_run: bool,
+    pub(super) as_json: bool,
+}
+
+impl Request {
+    /// The report as JSON. `left`: the jobs that the source has at the end; `None` if the drain
+    /// stopped earlier.
+    fn value(
+        &self,
+        moved: &BTreeMap<String, Moved>,
+        left: Option<&BTreeMap<String, Stats>>,
+    ) -> Value {
+        let tubes = moved.iter().map(|(tube, Moved { ready, delayed, buried })| {
+            json!({ "tube": tube, "ready": ready, "delayed": delayed, "buried": buried })
+        });
+        let left = left.map(|left| {
+            let rows = left.iter().map(|(tube, stats)| {
+                json!({ "tube": tube, "waiting": waiting(stats), "held": held(stats) })
+            });
+            rows.collect::<Vec<Value>>()
+        });
+        json!({
+            "from": self.from.to_string(),
+            "to": self.to.to_string(),
+            "dry_run": self.dry_run,
+            "moved": moved.values().map(Moved::all).sum::<u64>(),
+            "tubes": tubes.collect::<Vec<Value>>(),
+            "left": left,
+        })
+    }
 }
 
 /// The jobs of one tube that were moved.
@@ -74,9 +105,13 @@ pub(super) fn run(request: &Request) -> Result<ExitCode> {
     let mut source = connect(&request.from)?;
     let left = survey(&mut source, request)?;
     let jobs: u64 = left.values().map(waiting).sum();
+    if request.dry_run && request.as_json {
+        print_value(&request.value(&BTreeMap::new(), Some(&left)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if request.dry_run {
         print_left(&left)?;
-        println!("A drain would move {}. Nothing was changed.", counted(jobs, "job"));
+        print_line(&format!("A drain would move {}. Nothing was changed.", counted(jobs, "job")))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut target = connect(&request.to)?;
@@ -94,25 +129,36 @@ pub(super) fn run(request: &Request) -> Result<ExitCode> {
     }
     let done = drain.all(&mut source, left.into_keys().collect());
     drain.bar.finish_and_clear();
-    drain.print_moved()?;
+    if !request.as_json {
+        drain.print_moved()?;
+    }
+    let is_complete = done.is_ok() && drain.interrupts.count() == 0;
+    let left = is_complete.then(|| survey(&mut source, request)).transpose()?;
+    if request.as_json {
+        let mut value = request.value(&drain.moved, left.as_ref());
+        value["perhaps_twice"] = drain.doubled.into();
+        print_value(&value)?;
+    }
     done.with_context(|| {
         let (from, to) = (&request.from, &request.to);
         format!("the drain from {from} to {to} stopped. No job is lost; run it again to continue")
     })?;
-    if drain.interrupts.count() > 0 {
+    let Some(left) = left else {
         eprintln!("interrupted; run the same command again to continue");
         return Ok(ExitCode::from(INTERRUPTED));
-    }
-    let left = survey(&mut source, request)?;
+    };
     let (rest, held) = (left.values().map(waiting).sum::<u64>(), left.values().map(held).sum());
     if rest + held == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
-        "Not moved: {} held by workers, {} put during the drain. Run the drain again when the workers are done.",
-        counted(held, "job"),
-        count(rest)
-    );
+    if !request.as_json {
+        print_line(&format!(
+            "Not moved: {} held by workers, {} put during the drain. Run the drain again when the workers \
+             are done.",
+            counted(held, "job"),
+            count(rest)
+        ))?;
+    }
     Ok(ExitCode::FAILURE)
 }
 
@@ -126,7 +172,7 @@ fn survey(source: &mut Client, request: &Request) -> Result<BTreeMap<String, Sta
     if survey.unnamed_count > 0 && request.tubes.is_empty() {
         let queues = counted(survey.unnamed_count, "queue");
         let why = "have names that are not allowed in this protocol; their jobs stay there";
-        eprintln!("lineshaft: {queues} of the source: {why}");
+        complain(&format!("{queues} of the source: {why}"));
     }
     let named = survey.queues.into_iter().filter_map(|stats| {
         let name = stats.get("name")?.to_owned();
@@ -299,6 +345,7 @@ impl Drain<'_> {
     fn print_moved(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         for (tube, Moved { ready, delayed, buried }) in &self.moved {
+            let tube = plain::escaped(tube);
             writeln!(out, "{tube}: {ready} ready, {delayed} delayed, {buried} buried")?;
         }
         writeln!(out, "Moved {}.", counted(self.count(), "job"))?;
@@ -371,11 +418,8 @@ fn print_left(left: &BTreeMap<String, Stats>) -> io::Result<()> {
     for (tube, stats) in left {
         let number = |state: &str| stats.number(&format!("current-jobs-{state}"));
         let [ready, delayed, buried] = ["ready", "delayed", "buried"].map(number);
-        writeln!(
-            out,
-            "{tube}: {ready} ready, {delayed} delayed, {buried} buried, {} held",
-            held(stats)
-        )?;
+        let (tube, held) = (plain::escaped(tube), held(stats));
+        writeln!(out, "{tube}: {ready} ready, {delayed} delayed, {buried} buried, {held} held")?;
     }
     Ok(())
 }

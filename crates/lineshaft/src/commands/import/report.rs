@@ -8,12 +8,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use broker::offline::Added;
 use import::{Backlog, Job, State};
+use notation::plain;
+use serde_json::{Value, json};
 use server::exit;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::record::Earlier;
 use super::source::Source;
-use crate::text::{count, counted};
+use crate::text::{count, counted, print_line};
 
 /// Limits of the report: queues and losses that it lists.
 const QUEUES_SHOWN_MAX: usize = 100;
@@ -79,17 +81,67 @@ pub(super) fn exit_code(backlog: &Backlog) -> ExitCode {
     ExitCode::from(if backlog.losses.is_empty() { 0 } else { exit::DAMAGED_DATA })
 }
 
+/// What a run of the command did.
+pub(super) enum Outcome<'a> {
+    /// Nothing. An import would add the jobs, unless it was done earlier.
+    DryRun(&'a Earlier),
+    /// Nothing, because the source was imported before.
+    DoneBefore,
+    /// An import.
+    Done(&'a Tally),
+}
+
+/// The report as JSON. Unlike the text, it has all queues and losses.
+pub(super) fn value(source: &Source, folder: &Path, outcome: Outcome<'_>) -> Value {
+    let nothing = Tally::default();
+    let (earlier, tally) = match outcome {
+        Outcome::DryRun(Earlier::None) => (None, &nothing),
+        Outcome::DryRun(Earlier::Begun(_)) => (Some("interrupted"), &nothing),
+        Outcome::DryRun(Earlier::Changed(_)) => (Some("changed"), &nothing),
+        Outcome::DryRun(Earlier::Done(_)) | Outcome::DoneBefore => (Some("done"), &nothing),
+        Outcome::Done(tally) => ((tally.before > 0).then_some("interrupted"), tally),
+    };
+    let Tally { before, kept, unnumbered, renumbered, joined, present } = *tally;
+    let queues = counts(&source.backlog).into_iter().map(|(name, counts)| {
+        let (queue, queue_base64) = import::jsonl::split(name);
+        let Counts { ready, delayed, buried, bytes } = counts;
+        let mut row =
+            json!({ "queue": queue, "ready": ready, "delayed": delayed, "buried": buried, "bytes": bytes });
+        if let Some(name) = queue_base64 {
+            row["queue_base64"] = name.into();
+        }
+        row
+    });
+    let losses = source.backlog.losses.iter();
+    let losses = losses.map(|loss| json!({ "place": loss.place, "what": loss.what }));
+    json!({
+        "source": source.shown(),
+        "data": folder.to_string_lossy(),
+        "dry_run": matches!(outcome, Outcome::DryRun(_)),
+        "earlier": earlier,
+        "jobs": source.backlog.jobs.len(),
+        "imported": kept + unnumbered + renumbered,
+        "imported_before": before,
+        "kept_numbers": kept,
+        "new_numbers": renumbered,
+        "joined": joined,
+        "present": present,
+        "queues": queues.collect::<Vec<Value>>(),
+        "losses": losses.collect::<Vec<Value>>(),
+    })
+}
+
 /// Prints which jobs an import would add.
 pub(super) fn print_plan(source: &Source, folder: &Path, earlier: &Earlier) -> Result<()> {
     print_table(&source.backlog)?;
     let jobs = counted(source.backlog.jobs.len() as u64, "job");
     let (from, to) = (source.shown(), folder.display());
-    println!("An import would add {jobs} from {from} to {to}. Nothing was changed.");
+    print_line(&format!("An import would add {jobs} from {from} to {to}. Nothing was changed."))?;
     match earlier {
         Earlier::None => {}
-        Earlier::Done(record) => println!("But {}", record.done_before(source)),
-        Earlier::Begun(record) => println!("But {}", record.continues()),
-        Earlier::Changed(record) => println!("But {}", record.changed_since(source)),
+        Earlier::Done(record) => print_line(&format!("But {}", record.done_before(source)))?,
+        Earlier::Begun(record) => print_line(&format!("But {}", record.continues()))?,
+        Earlier::Changed(record) => print_line(&format!("But {}", record.changed_since(source)))?,
     }
     print_losses(&source.backlog)
 }
@@ -99,7 +151,7 @@ pub(super) fn print_done(source: &Source, folder: &Path, tally: &Tally) -> Resul
     print_table(&source.backlog)?;
     let Tally { before, kept, unnumbered, renumbered, joined, present } = *tally;
     let imported = counted(kept + unnumbered + renumbered, "job");
-    println!("Imported {imported} from {} into {}.", source.shown(), folder.display());
+    print_line(&format!("Imported {imported} from {} into {}.", source.shown(), folder.display()))?;
     for (number, what) in [
         (before, "imported, or left out, before the interruption"),
         (kept, "with the old number"),
@@ -108,7 +160,7 @@ pub(super) fn print_done(source: &Source, folder: &Path, tally: &Tally) -> Resul
         (present, "not imported: the queue already has the same job"),
     ] {
         if number > 0 {
-            println!("  {}: {what}", counted(number, "job"));
+            print_line(&format!("  {}: {what}", counted(number, "job")))?;
         }
     }
     print_losses(&source.backlog)
@@ -123,7 +175,8 @@ struct Counts {
     bytes: u64,
 }
 
-fn print_table(backlog: &Backlog) -> io::Result<()> {
+/// The jobs of each queue, sorted by the name.
+fn counts(backlog: &Backlog) -> Vec<(&[u8], Counts)> {
     let mut counts = vec![Counts::default(); backlog.queues.len()];
     for job in &backlog.jobs {
         let queue = &mut counts[job.queue as usize];
@@ -134,13 +187,17 @@ fn print_table(backlog: &Backlog) -> io::Result<()> {
             State::Buried => &mut queue.buried,
         } += 1;
     }
-    let mut rows: Vec<(String, Counts)> = backlog
-        .queues
-        .iter()
-        .map(|queue| String::from_utf8_lossy(&queue.name).escape_debug().to_string())
-        .zip(counts)
-        .collect();
-    rows.sort_by(|one, other| one.0.cmp(&other.0));
+    let names = backlog.queues.iter().map(|queue| &*queue.name);
+    let mut rows: Vec<(&[u8], Counts)> = names.zip(counts).collect();
+    rows.sort_by_key(|(name, _)| *name);
+    rows
+}
+
+fn print_table(backlog: &Backlog) -> io::Result<()> {
+    let rows = counts(backlog).into_iter();
+    let shown = |name| plain::escaped(&String::from_utf8_lossy(name)).into_owned();
+    let mut rows: Vec<(String, Counts)> =
+        rows.map(|(name, counts)| (shown(name), counts)).collect();
     let hidden = rows.len().saturating_sub(QUEUES_SHOWN_MAX);
     rows.truncate(QUEUES_SHOWN_MAX);
     let widest = rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).max(5);
@@ -170,7 +227,7 @@ fn print_losses(backlog: &Backlog) -> Result<()> {
         writeln!(out, "Not imported:")?;
     }
     for loss in shown {
-        writeln!(out, "  {}: {}", loss.place, loss.what)?;
+        writeln!(out, "  {}: {}", plain::escaped(&loss.place), plain::escaped(&loss.what))?;
     }
     if !hidden.is_empty() {
         writeln!(out, "  and {}", counted(hidden.len() as u64, "more place"))?;

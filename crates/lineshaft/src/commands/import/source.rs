@@ -10,6 +10,7 @@ use import::gearmand::Refused;
 use rustix::fs::FlockOperation;
 
 use crate::cli::{ImportOptions, ImportSource};
+use crate::text::{counted, print_line};
 
 /// The folder for the files of a source that was imported.
 pub(crate) const ASIDE: &str = "imported";
@@ -109,7 +110,9 @@ impl Source {
                 .with_context(|| format!("cannot move {} aside", file.display()))?;
         }
         let count = self.backlog.sources.len() as u64;
-        println!("Moved {} into {}.", crate::text::counted(count, "file"), aside.display());
+        if !options.json {
+            print_line(&format!("Moved {} into {}.", counted(count, "file"), aside.display()))?;
+        }
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Operations of the server: changes of many jobs. `lineshaft move` and `lineshaft clear` start one,
+//! Operations of the server: changes of many jobs. `lineshaft move`, `redrive` and `clear` start one,
 //! and show its progress.
 
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use api::types::{JobState, Operation, OperationKind, OperationStatus, Queue, StartOperation};
 use hyper::Method;
 
-use crate::cli::{ClearArguments, MoveArguments};
+use crate::cli::{ClearArguments, MoveArguments, RedriveArguments};
 use crate::client::{ApiClient, WaitingState, segment};
 use crate::text::{Progress, count, counted, json_line, print_line};
 
@@ -17,22 +17,35 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Moves jobs of a queue to another queue.
 pub(crate) fn move_jobs(arguments: &MoveArguments) -> Result<ExitCode> {
-    let mut client = super::connect(&arguments.api)?;
+    let mut client = super::connect(&arguments.operation.api)?;
     let asked = StartOperation {
         to: Some(shown(&arguments.to)),
         state: arguments.state.map(JobState::from),
         count: arguments.count,
-        rate_per_s: arguments.rate,
+        rate_per_s: arguments.operation.rate,
         ..StartOperation::new(OperationKind::Move, shown(&arguments.from))
     };
     let operation = run(&mut client, &asked)?;
     let what = format!("moved from {} to {}", arguments.from, arguments.to);
-    report(&operation, &what, arguments.json)
+    report(&operation, &what, arguments.operation.json)
+}
+
+/// Makes the buried jobs of a queue ready.
+pub(crate) fn redrive(arguments: &RedriveArguments) -> Result<ExitCode> {
+    let mut client = super::connect(&arguments.operation.api)?;
+    let asked = StartOperation {
+        count: arguments.count,
+        rate_per_s: arguments.operation.rate,
+        ..StartOperation::new(OperationKind::Kick, shown(&arguments.queue))
+    };
+    let operation = run(&mut client, &asked)?;
+    let what = format!("of {} made ready", arguments.queue);
+    report(&operation, &what, arguments.operation.json)
 }
 
 /// Ends the jobs of a queue in one state.
 pub(crate) fn clear(arguments: &ClearArguments) -> Result<ExitCode> {
-    let mut client = super::connect(&arguments.api)?;
+    let mut client = super::connect(&arguments.operation.api)?;
     let name = shown(&arguments.queue);
     if !arguments.yes {
         let queue: Queue = client.get(&format!("/queues/{}", segment(&arguments.queue)))?;
@@ -47,11 +60,11 @@ pub(crate) fn clear(arguments: &ClearArguments) -> Result<ExitCode> {
     let asked = StartOperation {
         state: Some(JobState::from(arguments.state)),
         confirm: Some(name.clone()),
-        rate_per_s: arguments.rate,
+        rate_per_s: arguments.operation.rate,
         ..StartOperation::new(OperationKind::Clear, name)
     };
     let operation = run(&mut client, &asked)?;
-    report(&operation, &format!("of {} ended", arguments.queue), arguments.json)
+    report(&operation, &format!("of {} ended", arguments.queue), arguments.operation.json)
 }
 
 fn shown(queue: &str) -> String {

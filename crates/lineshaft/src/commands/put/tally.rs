@@ -222,8 +222,8 @@ impl Tally {
                 )
             }
             Refusal::Draining if self.facts.is_draining => format!(
-                "{which} refused: the server is in drain mode (DRAINING); restart it to end drain mode, or \
-                 put the jobs into another server"
+                "{which} refused: the server is in drain mode (DRAINING); `lineshaft drain --end` or a \
+                 restart ends it; or put the jobs into another server"
             ),
             Refusal::Draining => format!(
                 "{which} refused: {} is full, or the server's status forbids writes, or its drain mode has \

@@ -1,16 +1,13 @@
 //! Jobs of the beanstalkd protocol. The worker renews the lease of a job while its command runs. If
 //! the command fails, the worker gives the job back with a delay, and finally buries it.
 
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
-
 use super::lease::{Lease, LeaseState, connect};
 use super::policy::{Counts, Verdict};
-use super::process::{Environment, Outputs, Running, describe};
-use super::slot::{Ending, Side, TICK, count, describe_timeout, supervise};
+use super::process::{Environment, Outputs, describe};
+use super::slot::{Ending, Side, TICK, Waited, count, describe_timeout, run_command, wait_for};
 use super::{Plan, Shared, say};
 use crate::client::{
     Client, ClientError, Job, PATIENCE, Reply, Schedule, Stats, no_answer, unexpected,
@@ -64,27 +61,23 @@ impl Side for BeanstalkSide {
         };
         let command = format!("reserve-with-timeout {seconds}");
         client.send(&command)?;
-        let patience_ends = Instant::now() + Duration::from_secs(seconds) + PATIENCE;
-        loop {
-            let reply = client.reply_within(TICK)?;
-            if shared.is_stopping() {
+        let patience = Duration::from_secs(seconds) + PATIENCE;
+        match wait_for(patience, shared, |tick| client.reply_within(tick))? {
+            Waited::For(Reply::Reserved(job)) => {
+                self.found_nothing = false;
+                Ok(Some(job))
+            }
+            Waited::For(Reply::TimedOut | Reply::DeadlineSoon) => {
+                self.found_nothing = true;
+                Ok(None)
+            }
+            Waited::For(reply) => Err(unexpected(&command, &reply)),
+            Waited::InVain => Err(no_answer()),
+            Waited::Stopping => {
                 // A disconnect ends the wait at the server. If the server has just sent a job, the
                 // disconnect gives the job back.
                 self.client = None;
-                return Ok(None);
-            }
-            match reply {
-                Some(Reply::Reserved(job)) => {
-                    self.found_nothing = false;
-                    return Ok(Some(job));
-                }
-                Some(Reply::TimedOut | Reply::DeadlineSoon) => {
-                    self.found_nothing = true;
-                    return Ok(None);
-                }
-                Some(reply) => return Err(unexpected(&command, &reply)),
-                None if Instant::now() > patience_ends => return Err(no_answer()),
-                None => {}
+                Ok(None)
             }
         }
     }
@@ -108,26 +101,15 @@ impl Side for BeanstalkSide {
             others: vec![("LINESHAFT_ATTEMPT", lease.attempt().to_string())],
         };
         let at_once = Schedule { priority, delay_seconds: 0 };
-        let command = &shared.plan.command;
-        // Count the command before its start, so that the Ctrl-C handler never sees too few running
-        // commands.
-        shared.running.fetch_add(1, Ordering::SeqCst);
         let body = lease.job().body.clone();
-        let mut running = match Running::start(command, &environment, body, Outputs::Shown) {
-            Ok(running) => running,
-            Err(error) => {
-                shared.running.fetch_sub(1, Ordering::SeqCst);
-                self.settle(&mut lease, JobEnd::GiveBack(at_once), shared);
-                let program = command[0].display();
-                return Err(anyhow!("cannot run `{program}`: {error}"));
-            }
-        };
-        let ending = supervise(&mut running, shared, |_said| {
+        let ending = run_command(&environment, body, Outputs::Shown, shared, |_said| {
             lease.keep(&mut self.client, shared);
             (lease.state() != LeaseState::Lost).then(|| lease.idle_time())
         });
-        shared.running.fetch_sub(1, Ordering::SeqCst);
-        match ending.context("cannot wait for the command")? {
+        if ending.is_err() {
+            self.settle(&mut lease, JobEnd::GiveBack(at_once), shared);
+        }
+        match ending? {
             Ending::Exited(status) if status.success() => self.finish(&mut lease, started, shared),
             Ending::Exited(status) => {
                 self.give_up_attempt(&mut lease, &describe(status), priority, shared);

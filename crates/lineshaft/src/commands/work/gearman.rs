@@ -5,14 +5,11 @@
 //! to another worker, and this worker cannot get it back. So this worker stops the command.
 
 use std::io::{self, Write};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
-
-use super::process::{CapturedOutput, Environment, Outputs, Running, describe};
+use super::process::{CapturedOutput, Environment, Outputs, describe};
 use super::report::{Message, Report};
-use super::slot::{Ending, Side, TICK, count, describe_timeout, supervise};
+use super::slot::{Ending, Side, TICK, Waited, count, describe_timeout, run_command, wait_for};
 use super::{Plan, Shared, say};
 use crate::client::gearman::{Assignment, Client, Handle, Packet, Request, unexpected};
 use crate::client::{CONNECT_TIMEOUT, ClientError, PATIENCE, no_answer};
@@ -73,30 +70,33 @@ impl Side for GearmanSide {
         let Some(client) = self.client.as_mut() else { return Ok(None) };
         client.add(Request::GrabJobAll, &[])?;
         client.flush()?;
-        let answer = next_packet(client, PATIENCE, shared, |packet| *packet != Packet::Noop);
+        let answer = wait_for(PATIENCE, shared, |tick| {
+            let packet = client.packet_within(tick)?;
+            Ok(packet.filter(|packet| *packet != Packet::Noop))
+        });
         let pause = match answer? {
-            Next::Packet(Packet::Assigned(job)) if !shared.is_stopping() => {
+            Waited::For(Packet::Assigned(job)) => {
                 self.found_nothing = false;
                 return Ok(Some(job));
             }
             // The server may have just sent a job. The disconnect gives this job back.
-            Next::Packet(Packet::Assigned(_)) | Next::Stopping => {
+            Waited::Stopping => {
                 self.hang_up();
                 return Ok(None);
             }
-            Next::Packet(Packet::NoJob) if shared.plan.drain => {
+            Waited::For(Packet::NoJob) if shared.plan.drain => {
                 if !std::mem::replace(&mut self.found_nothing, true) {
                     return Ok(None);
                 }
                 DRAINING_SLEEP
             }
-            Next::Packet(Packet::NoJob) => SLEEP,
-            Next::Packet(packet) => return Err(unexpected("GRAB_JOB_ALL", &packet)),
-            Next::Nothing => return Err(no_answer()),
+            Waited::For(Packet::NoJob) => SLEEP,
+            Waited::For(packet) => return Err(unexpected("GRAB_JOB_ALL", &packet)),
+            Waited::InVain => return Err(no_answer()),
         };
         client.add(Request::PreSleep, &[])?;
         client.flush()?;
-        if let Next::Stopping = next_packet(client, pause, shared, |_| true)? {
+        if let Waited::Stopping = wait_for(pause, shared, |tick| client.packet_within(tick))? {
             self.hang_up();
         }
         Ok(None)
@@ -115,24 +115,14 @@ impl Side for GearmanSide {
             report: Report::default(),
             is_lost: false,
         };
-        let command = &shared.plan.command;
-        // Count the command before its start, so that the Ctrl-C handler never sees too few running
-        // commands.
-        shared.running.fetch_add(1, Ordering::SeqCst);
-        let mut running = match Running::start(command, &environment, job.body, Outputs::Captured) {
-            Ok(running) => running,
-            Err(error) => {
-                shared.running.fetch_sub(1, Ordering::SeqCst);
-                self.hang_up();
-                return Err(anyhow!("cannot run `{}`: {error}", command[0].display()));
-            }
-        };
-        let ending = supervise(&mut running, shared, |output| {
+        let ending = run_command(&environment, job.body, Outputs::Captured, shared, |output| {
             self.attend(&mut work, output);
             (!work.is_lost).then_some(TICK)
         });
-        shared.running.fetch_sub(1, Ordering::SeqCst);
-        match ending.context("cannot wait for the command")? {
+        if ending.is_err() {
+            self.hang_up();
+        }
+        match ending? {
             Ending::Exited(status) => {
                 let failure = (!status.success()).then(|| describe(status));
                 self.settle(work, failure, started, shared);
@@ -154,31 +144,6 @@ impl Side for GearmanSide {
             }
         }
         Ok(())
-    }
-}
-
-/// The result of waiting for a packet.
-enum Next {
-    Packet(Packet),
-    Nothing,
-    Stopping,
-}
-
-/// Waits for a packet that `is_wanted` accepts, at most for `time`, or until the work stops.
-fn next_packet(
-    client: &mut Client,
-    time: Duration,
-    shared: &Shared,
-    is_wanted: impl Fn(&Packet) -> bool,
-) -> Result<Next, ClientError> {
-    let ends = Instant::now() + time;
-    loop {
-        match client.packet_within(TICK)? {
-            Some(packet) if is_wanted(&packet) => return Ok(Next::Packet(packet)),
-            _ if shared.is_stopping() => return Ok(Next::Stopping),
-            _ if Instant::now() > ends => return Ok(Next::Nothing),
-            _ => {}
-        }
     }
 }
 

@@ -3,14 +3,12 @@
 //! An open item belongs to the connection. If the connection breaks, or the worker is killed, the
 //! server gives the item to another worker. So this worker then stops the command.
 
-use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
-
-use super::process::{Environment, Outputs, Running, describe};
-use super::slot::{Ending, Side, TICK, count, describe_timeout, supervise};
+use super::process::{Environment, Outputs, describe};
+use super::slot::{
+    Ending, Side, TICK, Waited, count, describe_timeout, rest, run_command, wait_for,
+};
 use super::{Plan, Shared, say};
 use crate::client::kestrel::{Client, Reply, check_name, unexpected};
 use crate::client::{CONNECT_TIMEOUT, ClientError, PATIENCE, no_answer};
@@ -71,31 +69,24 @@ impl Side for KestrelSide {
         let options = if wait_ms == 0 { "open".to_owned() } else { format!("open/t={wait_ms}") };
         let Some(client) = self.client.as_mut() else { return Ok(None) };
         client.send_get(queue, &options)?;
-        let patience_ends = Instant::now() + Duration::from_millis(wait_ms) + PATIENCE;
-        loop {
-            let reply = client.reply_within(TICK)?;
-            if shared.is_stopping() {
+        let patience = Duration::from_millis(wait_ms) + PATIENCE;
+        match wait_for(patience, shared, |tick| client.reply_within(tick))? {
+            Waited::For(Reply::Value(body)) => {
+                self.empty_reads = 0;
+                Ok(Some(Item { queue: queue.clone(), body }))
+            }
+            Waited::For(Reply::End) => {
+                self.empty_reads += 1;
+                // With `--drain`, no item means that all queues are empty.
+                if self.empty_reads < queues.len() { self.take(shared) } else { Ok(None) }
+            }
+            Waited::For(reply) => Err(unexpected(&format!("get {queue}/{options}"), &reply)),
+            Waited::InVain => Err(no_answer()),
+            Waited::Stopping => {
                 // A disconnect ends the wait at the server. If the server has just sent an item, the
                 // disconnect gives the item back.
                 self.client = None;
-                return Ok(None);
-            }
-            match reply {
-                Some(Reply::Value(body)) => {
-                    self.empty_reads = 0;
-                    return Ok(Some(Item { queue: queue.clone(), body }));
-                }
-                Some(Reply::End) => {
-                    self.empty_reads += 1;
-                    // With `--drain`, no item means that all queues are empty.
-                    if self.empty_reads < queues.len() {
-                        return self.take(shared);
-                    }
-                    return Ok(None);
-                }
-                Some(reply) => return Err(unexpected(&format!("get {queue}/{options}"), &reply)),
-                None if Instant::now() > patience_ends => return Err(no_answer()),
-                None => {}
+                Ok(None)
             }
         }
     }
@@ -105,24 +96,14 @@ impl Side for KestrelSide {
         let Item { queue, body } = item;
         let environment =
             Environment { job_id: String::new(), queue: queue.clone(), others: Vec::new() };
-        let command = &shared.plan.command;
-        // Count the command before its start, so that the Ctrl-C handler never sees too few running
-        // commands.
-        shared.running.fetch_add(1, Ordering::SeqCst);
-        let mut running = match Running::start(command, &environment, body, Outputs::Shown) {
-            Ok(running) => running,
-            Err(error) => {
-                shared.running.fetch_sub(1, Ordering::SeqCst);
-                self.hang_up();
-                return Err(anyhow!("cannot run `{}`: {error}", command[0].display()));
-            }
-        };
-        let ending = supervise(&mut running, shared, |_said| {
+        let ending = run_command(&environment, body, Outputs::Shown, shared, |_said| {
             let is_open = self.client.as_mut().is_some_and(|client| client.check_open().is_ok());
             is_open.then_some(TICK)
         });
-        shared.running.fetch_sub(1, Ordering::SeqCst);
-        match ending.context("cannot wait for the command")? {
+        if ending.is_err() {
+            self.hang_up();
+        }
+        match ending? {
             Ending::Exited(status) if status.success() => self.finish(&queue, started, shared),
             Ending::Exited(status) => self.give_back(&queue, &describe(status), shared),
             Ending::TimedOut(timeout) => self.give_back(&queue, &describe_timeout(timeout), shared),
@@ -167,10 +148,7 @@ impl KestrelSide {
         }
         count(&shared.totals.given_back);
         say(&format!("item of {queue}: {failure}; given back"));
-        let until = Instant::now() + FAILURE_PAUSE;
-        while !shared.is_stopping() && Instant::now() < until {
-            thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
-        }
+        rest(FAILURE_PAUSE, shared);
     }
 
     fn end(

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::slot::{RECONNECT_MAX, RECONNECT_MIN};
+use super::outage::Backoff;
 use super::{Plan, Shared, say};
 use crate::client::{CONNECT_TIMEOUT, Client, ClientError, Job, Stats};
 
@@ -36,7 +36,7 @@ pub(super) struct Lease {
     renewed: Instant,
     state: LeaseState,
     next_attempt: Instant,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 /// Connects and watches the queues.
@@ -61,7 +61,7 @@ impl Lease {
             renewed: now,
             state: LeaseState::Held,
             next_attempt: now,
-            pause: RECONNECT_MIN,
+            backoff: Backoff::default(),
         }
     }
 
@@ -110,7 +110,7 @@ impl Lease {
     /// Makes the next attempt to connect start at once, if the connection is broken.
     pub(super) fn try_soon(&mut self) {
         self.next_attempt = Instant::now();
-        self.pause = RECONNECT_MIN;
+        self.backoff.reset();
     }
 
     /// Records a broken connection, and prints a message for the user. `meanwhile` is the end of
@@ -153,8 +153,7 @@ impl Lease {
             // The reply is invalid: another kind of server uses this address now.
             Err(_) => self.state = LeaseState::Lost,
         }
-        self.next_attempt = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(RECONNECT_MAX);
+        self.next_attempt = Instant::now() + self.backoff.next();
     }
 
     /// Takes the job again over a new connection, if the job still exists and is ready.

@@ -1,11 +1,44 @@
-//! Stores whether the server is reachable. All slots share this state, so that the user gets one
-//! message about an outage, and not one message from each slot.
+//! What a worker does while the server is unreachable: the times between attempts to connect, and
+//! the messages. All slots share the state of an outage, so that the user gets one message about it,
+//! and not one message from each slot.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time between messages that the server is still unreachable.
 const REMIND_AFTER: Duration = Duration::from_secs(30);
+
+/// The wait before the second attempt to connect.
+const RECONNECT_MIN: Duration = Duration::from_millis(250);
+
+/// The longest wait between two attempts to connect.
+const RECONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// The waits between attempts to connect. Each is twice as long as the one before.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    next: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff { next: RECONNECT_MIN }
+    }
+}
+
+impl Backoff {
+    /// How long to wait after a failed attempt.
+    pub(super) fn next(&mut self) -> Duration {
+        let wait = self.next;
+        self.next = (wait * 2).min(RECONNECT_MAX);
+        wait
+    }
+
+    /// Begins with the shortest wait again.
+    pub(super) fn reset(&mut self) {
+        *self = Backoff::default();
+    }
+}
 
 /// The current outage of the server, if there is one.
 #[derive(Debug, Default)]
@@ -62,6 +95,15 @@ impl Outage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_become_longer_up_to_a_limit() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<u128> = (0..8).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
+        backoff.reset();
+        assert_eq!(backoff.next(), RECONNECT_MIN);
+    }
 
     #[test]
     fn an_outage_is_reported_at_its_start_and_each_half_minute() {

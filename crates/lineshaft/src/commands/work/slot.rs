@@ -1,4 +1,4 @@
-//! The loop of a slot, for both protocols. A slot takes a job, runs the command, reports the job's
+//! The loop of a slot, for all protocols. A slot takes a job, runs the command, reports the job's
 //! end to the server (it *settles* the job), and repeats.
 
 use std::io;
@@ -7,20 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::process::{CapturedOutput, Running};
+use anyhow::{Context as _, anyhow};
+
+use super::outage::Backoff;
+use super::process::{CapturedOutput, Environment, Outputs, Running};
 use super::{Plan, Shared};
 use crate::client::ClientError;
 use crate::text;
 
 /// A slot checks this often for Ctrl-C and for a broken connection.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-
-/// The wait before the second attempt to connect. Each further wait is twice as long, up to
-/// [`RECONNECT_MAX`].
-pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(250);
-
-/// The longest wait between two attempts to connect.
-pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// A slot's connection to the server, which takes and settles jobs. Each protocol implements this
 /// trait.
@@ -46,9 +42,9 @@ pub(super) trait Side: Default + Send {
 
 /// Takes and runs jobs until the work stops or, with `--drain`, no job is left.
 pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
-    // The wait before the next attempt to connect. A new connection does not reset it, because the
-    // server may accept connections, but fail again when the slot reports the end of a job.
-    let mut pause = RECONNECT_MIN;
+    // A new connection does not reset this, because the server may accept connections, but fail
+    // again when the slot reports the end of a job.
+    let mut backoff = Backoff::default();
     while !shared.is_stopping() {
         let requested_at = Instant::now();
         let taken = connected(&mut side, shared).and_then(|()| side.take(shared));
@@ -60,20 +56,20 @@ pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
                 }
                 shared.busy.fetch_sub(1, Ordering::SeqCst);
                 if side.is_connected() {
-                    pause = RECONNECT_MIN;
+                    backoff.reset();
                 } else {
                     // The job's end did not reach the server. The server will hand out the job
                     // again, and the report can fail again. So wait.
-                    back_off(&mut pause, shared);
+                    rest(backoff.next(), shared);
                 }
             }
             Ok(None) if shared.plan.drain && shared.is_drained(requested_at) => return,
-            Ok(None) => pause = RECONNECT_MIN,
+            Ok(None) => backoff.reset(),
             Err(error) if error.is_disconnect() => {
                 side.hang_up();
                 shared.note_outage(&error);
                 shared.give_up_when_due();
-                back_off(&mut pause, shared);
+                rest(backoff.next(), shared);
             }
             Err(error) => shared.fail(error.into()),
         }
@@ -88,12 +84,42 @@ fn connected<S: Side>(side: &mut S, shared: &Shared) -> Result<(), ClientError> 
     Ok(())
 }
 
-/// Waits for `pause` or until the work stops. Then doubles `pause` for the next failure.
-fn back_off(pause: &mut Duration, shared: &Shared) {
-    let wake = Instant::now() + *pause;
-    *pause = (*pause * 2).min(RECONNECT_MAX);
+/// Waits for this time, or until the work stops.
+pub(super) fn rest(time: Duration, shared: &Shared) {
+    let wake = Instant::now() + time;
     while !shared.is_stopping() && Instant::now() < wake {
         thread::sleep(TICK.min(wake.saturating_duration_since(Instant::now())));
+    }
+}
+
+/// How a wait for the server ended.
+pub(super) enum Waited<T> {
+    /// The server sent this.
+    For(T),
+    /// The server sent nothing in time.
+    InVain,
+    /// The work stops.
+    Stopping,
+}
+
+/// Waits until the server sends something, at most for `time`, or until the work stops. `receive`
+/// waits at most for the time that it gets.
+pub(super) fn wait_for<T>(
+    time: Duration,
+    shared: &Shared,
+    mut receive: impl FnMut(Duration) -> Result<Option<T>, ClientError>,
+) -> Result<Waited<T>, ClientError> {
+    let ends = Instant::now() + time;
+    loop {
+        let received = receive(TICK)?;
+        if shared.is_stopping() {
+            return Ok(Waited::Stopping);
+        }
+        match received {
+            Some(received) => return Ok(Waited::For(received)),
+            None if Instant::now() > ends => return Ok(Waited::InVain),
+            None => {}
+        }
     }
 }
 
@@ -108,11 +134,31 @@ pub(super) enum Ending {
     JobLost,
 }
 
-/// Waits until the command has ended, and stops it if necessary.
+/// Runs the command for a job to its end, and stops it if necessary.
 ///
 /// `attend` gets the command's output, and renews the job's lease. It returns the time until it
 /// must be called again, or `None` if the job is no longer ours.
-pub(super) fn supervise(
+pub(super) fn run_command(
+    environment: &Environment,
+    body: Vec<u8>,
+    outputs: Outputs,
+    shared: &Shared,
+    attend: impl FnMut(CapturedOutput) -> Option<Duration>,
+) -> anyhow::Result<Ending> {
+    let command = &shared.plan.command;
+    // Count the command before its start, so that the Ctrl-C handler never sees too few running
+    // commands.
+    shared.running.fetch_add(1, Ordering::SeqCst);
+    let ending = Running::start(command, environment, body, outputs)
+        .map_err(|error| anyhow!("cannot run `{}`: {error}", command[0].display()))
+        .and_then(|mut running| {
+            supervise(&mut running, shared, attend).context("cannot wait for the command")
+        });
+    shared.running.fetch_sub(1, Ordering::SeqCst);
+    ending
+}
+
+fn supervise(
     running: &mut Running,
     shared: &Shared,
     mut attend: impl FnMut(CapturedOutput) -> Option<Duration>,

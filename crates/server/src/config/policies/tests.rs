@@ -105,6 +105,7 @@ expire_sweep = 0
 sync = "soon"
 alias = { a = 1 }
 fanout_only = "yes"
+open = 7
 "#;
     assert_eq!(
         messages(text),
@@ -122,6 +123,7 @@ fanout_only = "yes"
             "lineshaft.toml:11:8: policy.sync: `soon` is not `always`, `never`, `memory` or a time such as `50ms`",
             "lineshaft.toml:12:9: policy.alias: cannot be of type table",
             "lineshaft.toml:13:15: policy.fanout_only: `yes` is neither `true` nor `false`",
+            "lineshaft.toml:14:1: policy: `open` has keys of its own, such as `open.max`",
             "lineshaft.toml:8:1: policy: `match` is missing; it selects the queues, \"*\" is all",
         ]
     );

@@ -280,7 +280,7 @@ fn variables_of_kubernetes_are_ignored() {
     let sources = Sources { environment, ..Sources::default() };
     assert_eq!(sources.load().unwrap().config, Config::default());
     // No setting looks like a variable of Kubernetes.
-    for setting in &SETTINGS {
+    for setting in settings() {
         let suffix = variable_suffix(setting.key);
         assert!(!is_of_kubernetes(&suffix, "tcp://10.0.0.1:4730"), "{suffix}");
     }
@@ -424,7 +424,7 @@ fn the_example_file_has_every_key_with_its_default() {
     let lines: Vec<&str> = example.lines().filter(|line| !is_prose(line)).collect();
     let (_folder, sources) = Folder::with(&lines.join("\n").replace("\n#", "\n"));
     let effective = sources.load().unwrap();
-    for setting in &SETTINGS {
+    for setting in settings() {
         let origin = effective.origin(setting.key);
         assert!(matches!(origin, Origin::File(..)), "{} is missing", setting.key);
     }
@@ -497,4 +497,35 @@ fn traces_need_a_pointer_and_a_collector() {
 fn a_column_counts_characters() {
     let text = "data = { dir = \"é\", x = 1 }";
     assert_eq!(messages(text)[0].split(": ").next(), Some("lineshaft.toml:1:21"));
+}
+
+#[test]
+fn a_node_of_a_cluster_needs_its_servers() {
+    let read = |cluster: &str| messages(&format!("[cluster]\n{cluster}"));
+    let servers = "nats = [\"nats://a:4222\", \"tls://b\"]\n";
+    let monitor = "nats_monitor = [\"http://a:8222\"]\n";
+    let keys = "ca = \"ca.pem\"\ncertificate = \"node.pem\"\nkey = \"node.key\"\n";
+    let (_folder, sources) =
+        Folder::with(&format!("[cluster]\nname = \"north-1\"\n{servers}{monitor}{keys}"));
+    let cluster = sources.load().unwrap().config.cluster;
+    assert_eq!(cluster.name.as_deref(), Some("north-1"));
+    assert_eq!(cluster.nats, ["nats://a:4222", "tls://b"]);
+    assert!(sources.load().unwrap().show().contains("name = \"north-1\""));
+    assert_eq!(
+        read(&format!("name = \"a\"\n{monitor}")),
+        ["lineshaft.toml:2: cluster.name: a cluster also needs cluster.nats"]
+    );
+    let unchecked = read(&format!("name = \"a\"\n{servers}"));
+    assert!(unchecked[0].contains("needs cluster.nats_monitor"), "{unchecked:?}");
+    let without_keys = read(&format!("name = \"a\"\n{servers}{monitor}"));
+    assert!(without_keys[0].contains("needs cluster.ca"), "{without_keys:?}");
+    let any = format!("name = \"a\"\n{servers}{monitor}{keys}listen = \"0.0.0.0:7301\"\n");
+    assert!(read(&any)[0].contains("need cluster.advertise"));
+    assert_eq!(
+        read(servers),
+        ["lineshaft.toml:2: cluster.nats: without cluster.name, the server is alone"]
+    );
+    for wrong in ["name = \"a b\"", "name = \"\"", "nats = [\"a:4222\"]", "lease = \"100ms\""] {
+        assert_eq!(read(&format!("{wrong}\n")).len(), 1, "{wrong}");
+    }
 }

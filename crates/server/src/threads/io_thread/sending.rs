@@ -51,12 +51,16 @@ impl IoThread {
 
     /// Whether the lists of [`IoThread::send`] contain connections.
     pub(super) fn has_more_to_send(&self) -> bool {
-        !self.touched.is_empty() || !self.bulky.is_empty()
+        !self.silent && (!self.touched.is_empty() || !self.bulky.is_empty())
     }
 
     /// Sends released replies. A connection with few unsent bytes needs only one write. Connections
     /// with many unsent bytes come last, and take turns.
     pub(super) fn send(&mut self) {
+        self.silent = !self.may_answer();
+        if self.silent {
+            return;
+        }
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
         // The connection that was touched last comes first. A put touches the producer first, and

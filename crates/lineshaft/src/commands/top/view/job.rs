@@ -112,13 +112,12 @@ fn body(canvas: &mut Canvas<'_>, content: &JobContent, scroll: &mut usize) {
 
 /// What a body is, and its lines on the screen. Nothing in a body can change the terminal.
 fn shown(body: &[u8], width: usize) -> (&'static str, Vec<String>) {
-    let Ok(text) = std::str::from_utf8(body) else { return ("bytes", hex(body, width)) };
-    if !plain::is_readable(text) {
-        return ("bytes", hex(body, width));
-    }
-    let (kind, text) = match api::json_in_lines(body) {
-        Some(lines) => ("JSON", lines),
-        None => ("text", plain::escaped_bytes(without_last_line_end(body))),
+    let (kind, text) = match (api::in_lines(body), std::str::from_utf8(body)) {
+        (Some(lines), _) => lines,
+        (None, Ok(text)) if plain::is_readable(text) => {
+            ("text", plain::escaped_bytes(without_last_line_end(body)))
+        }
+        (None, _) => return ("bytes", hex(body, width)),
     };
     let text = text.replace('\t', "    ");
     (kind, text.split('\n').flat_map(|line| wrap(line, width)).collect())

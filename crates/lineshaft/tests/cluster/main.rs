@@ -1,0 +1,9 @@
+//! Tests nodes of a cluster, with three real servers of NATS. The tests are skipped if `nats-server`
+//! is not installed.
+
+#![expect(clippy::unwrap_used, reason = "a test may end there")]
+
+mod pass;
+mod rig;
+mod takeover;
+mod tools;

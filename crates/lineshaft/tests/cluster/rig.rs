@@ -1,0 +1,171 @@
+//! A cluster on this machine: three servers of NATS, and up to three nodes.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::PosixDisk;
+use nats::{Access, Place, stream};
+use replica::Lineage;
+use tempfile::TempDir;
+use testkit::client::Client;
+use testkit::cluster::{FLUSH_ALWAYS, NatsServers};
+use testkit::process::{Program, Server, free_port, lineshaft_path};
+use testkit::tls::certificates::{Authority, Identity};
+use testkit::wait;
+
+const LINEAGE: Lineage = Lineage([5; 16]);
+const NAME: &str = "test";
+
+/// One node: its folder, its addresses, and its process while it runs.
+pub(crate) struct Node {
+    pub(crate) folder: TempDir,
+    beanstalk: SocketAddr,
+    http: SocketAddr,
+    peers: SocketAddr,
+    identity: Identity,
+    pub(crate) server: Option<Server>,
+}
+
+pub(crate) struct Rig {
+    pub(crate) servers: NatsServers,
+    pub(crate) nodes: Vec<Node>,
+    authority: Authority,
+    _keys: TempDir,
+}
+
+fn local() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, free_port().unwrap()))
+}
+
+impl Rig {
+    /// A cluster whose nodes do not run yet. The folder of the first node is the origin. `None`: a
+    /// tool is missing.
+    pub(crate) fn new(nodes: usize) -> Option<Rig> {
+        let servers = NatsServers::start(FLUSH_ALWAYS)?;
+        let (servers_at, access) = (servers.urls(), Access::default());
+        let place = Place { servers: servers_at, name: NAME.into(), replicas: 3, access };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let begun = Instant::now();
+        while let Err(error) = runtime.block_on(stream::create_at(&place, LINEAGE)) {
+            assert!(begun.elapsed() < NatsServers::ELECTION_MAX, "{error}");
+        }
+        let keys = tempfile::tempdir().unwrap();
+        let authority = Authority::new(keys.path(), "authority").unwrap();
+        let node = |at| Node {
+            folder: tempfile::tempdir().unwrap(),
+            beanstalk: local(),
+            http: local(),
+            peers: local(),
+            identity: authority.issue(&format!("node-{at}")).unwrap(),
+            server: None,
+        };
+        let nodes = (0..nodes).map(node).collect();
+        let rig = Rig { servers, nodes, authority, _keys: keys };
+        let disk = PosixDisk::new(rig.nodes[0].folder.path().join("data")).unwrap();
+        broker::offline::make_origin(Arc::new(disk), log::Settings::default(), LINEAGE).unwrap();
+        Some(rig)
+    }
+
+    /// Starts a node, again with its folder.
+    pub(crate) fn start(&mut self, at: usize) {
+        let program = self.program(at);
+        let node = &mut self.nodes[at];
+        assert!(node.server.is_none(), "the node runs already");
+        node.server = Some(program.start_at(node.http).unwrap());
+    }
+
+    pub(crate) fn program(&self, at: usize) -> Program {
+        let node = &self.nodes[at];
+        let (nats, monitors) = (self.servers.urls(), self.servers.monitors());
+        let (beanstalk, http, peers) = (node.beanstalk, node.http, node.peers);
+        let Identity { certificate, key } = &node.identity;
+        let files = [&self.authority.file, certificate, key];
+        let [ca, certificate, key] = files.map(|file| file.display().to_string());
+        let folder = node.folder.path().join("data").display().to_string();
+        let text = format!(
+            "[data]\ndir = {folder:?}\n[listen]\nbeanstalk = \"{beanstalk}\"\nhttp = \"{http}\"\n\
+             gearman = \"off\"\nkestrel = \"off\"\nkestrel_text = \"off\"\nkestrel_thrift = \"off\"\n\
+             kestrel_admin = \"off\"\n[cluster]\nname = \"{NAME}\"\nnode = \"node-{at}\"\n\
+             nats = {nats:?}\nnats_monitor = {monitors:?}\nlisten = \"{peers}\"\n\
+             ca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n"
+        );
+        let binary = lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"));
+        Program::serve_under(binary, &["serve"]).with_configuration(&text)
+    }
+
+    /// The nodes that lead, as they say themselves.
+    pub(crate) fn leaders(&self) -> BTreeSet<usize> {
+        let says_so =
+            |at: &usize| self.ask(*at, "/health/leader").is_some_and(|(code, _)| code == 200);
+        (0..self.nodes.len()).filter(says_so).collect()
+    }
+
+    /// Waits until one of these nodes leads. Returns it, and how long it took.
+    pub(crate) fn wait_for_leader(&self, among: &[usize], limit: Duration) -> usize {
+        let begun = Instant::now();
+        let found =
+            wait::for_some(limit, || among.iter().copied().find(|at| self.leaders().contains(at)));
+        let found =
+            found.unwrap_or_else(|| panic!("no node of {among:?} leads: {}", self.states()));
+        eprintln!("node {found} leads after {} ms", begun.elapsed().as_millis());
+        found
+    }
+
+    /// Waits until this node follows another one.
+    pub(crate) fn wait_for_follower(&self, at: usize) {
+        wait::until("the node follows", || {
+            self.ask(at, "/health/live").is_some_and(|(_, text)| text.contains("follows node-"))
+        });
+    }
+
+    /// What all nodes say about themselves.
+    pub(crate) fn states(&self) -> String {
+        let said = |at| format!("node {at}: {:?}; ", self.ask(at, "/health/ready"));
+        (0..self.nodes.len()).map(said).collect()
+    }
+
+    /// A page of a node. `None`: it does not answer.
+    pub(crate) fn ask(&self, at: usize, path: &str) -> Option<(u16, String)> {
+        self.nodes[at].server.as_ref()?;
+        let limit = Duration::from_secs(1);
+        let mut socket = TcpStream::connect_timeout(&self.nodes[at].http, limit).ok()?;
+        socket.set_read_timeout(Some(limit)).ok()?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    pub(crate) fn client(&self, at: usize) -> Client {
+        let connect = || Client::connect(self.nodes[at].beanstalk).ok();
+        wait::for_some(Duration::from_secs(10), connect).expect("the node listens")
+    }
+
+    /// Kills a node, like a crash.
+    pub(crate) fn kill(&mut self, at: usize) {
+        self.nodes[at].server.take().unwrap().kill();
+    }
+}
+
+/// Puts jobs with these numbers as bodies.
+pub(crate) fn put(client: &mut Client, numbers: impl Iterator<Item = u32>) {
+    for number in numbers {
+        client.put(0, 0, 600, number.to_string().as_bytes()).unwrap();
+    }
+}
+
+/// Takes and deletes all ready jobs. Returns the numbers in their bodies, in order.
+pub(crate) fn drain(client: &mut Client) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    while let Some(job) = client.reserve(0).unwrap() {
+        numbers.push(String::from_utf8(job.body).unwrap().parse().unwrap());
+        client.expect(&format!("delete {}", job.id), "DELETED").unwrap();
+    }
+    numbers
+}

@@ -1,0 +1,100 @@
+//! One node leads, and another one takes over.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::wait;
+
+use crate::rig::{Rig, drain, put};
+
+const TAKEOVER_MAX: Duration = Duration::from_secs(5);
+const START_MAX: Duration = Duration::from_secs(20);
+
+#[test]
+fn one_node_serves_and_restarts() {
+    let Some(mut rig) = Rig::new(1) else { return };
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    let mut client = rig.client(0);
+    put(&mut client, 0..100);
+    let job = client.reserve(0).unwrap().unwrap();
+    client.expect(&format!("delete {}", job.id), "DELETED").unwrap();
+
+    rig.kill(0);
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    let mut client = rig.client(0);
+    put(&mut client, 100..110);
+    let ended = rig.nodes[0].server.take().unwrap().terminate().unwrap();
+    assert!(ended.status.success(), "{}", ended.stderr);
+
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    assert_eq!(drain(&mut rig.client(0)), (1..110).collect::<Vec<u32>>());
+
+    // Alone, a server must not change this folder.
+    rig.kill(0);
+    let data = rig.nodes[0].folder.path().join("data");
+    let binary = testkit::process::lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"));
+    let arguments = ["--data", data.to_str().unwrap()];
+    let alone = testkit::process::Program::serve(binary, &arguments).run_on(0).unwrap();
+    assert_eq!(alone.status.code(), Some(78), "{}", alone.stderr);
+    assert!(alone.stderr.contains("belongs to a node of a cluster"), "{}", alone.stderr);
+}
+
+#[test]
+fn another_node_takes_over() {
+    let Some(mut rig) = Rig::new(3) else { return };
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    put(&mut rig.client(0), 0..50);
+    // A new folder gets everything from the stream.
+    for at in [1, 2] {
+        rig.start(at);
+        rig.wait_for_follower(at);
+    }
+    put(&mut rig.client(0), 50..100);
+
+    // Killed: another node has everything.
+    rig.kill(0);
+    let second = rig.wait_for_leader(&[1, 2], TAKEOVER_MAX);
+    put(&mut rig.client(second), 100..120);
+    rig.start(0);
+    rig.wait_for_follower(0);
+
+    // Stopped cleanly: another node leads at once.
+    let ended = rig.nodes[second].server.take().unwrap().terminate().unwrap();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let others: Vec<usize> = (0..3).filter(|at| *at != second).collect();
+    let third = rig.wait_for_leader(&others, Duration::from_secs(2));
+    put(&mut rig.client(third), 120..130);
+    rig.start(second);
+    rig.wait_for_follower(second);
+
+    // Paused: another node leads. The old leader acknowledges nothing more, and ends.
+    let mut late = rig.client(third);
+    let paused = rig.nodes[third].server.take().unwrap();
+    paused.signal(Signal::STOP).unwrap();
+    let others: Vec<usize> = (0..3).filter(|at| *at != third).collect();
+    let fourth = rig.wait_for_leader(&others, TAKEOVER_MAX);
+    put(&mut rig.client(fourth), 130..140);
+    late.send(b"put 0 0 600 4\r\nlate\r\nreserve-with-timeout 0\r\n").unwrap();
+    paused.signal(Signal::CONT).unwrap();
+    let mut paused = paused;
+    let status = paused.wait().unwrap();
+    assert_eq!(status.code(), Some(76), "{}", paused.stderr());
+    assert!(late.read_line().is_err(), "a deposed leader sends nothing");
+    rig.start(third);
+    rig.wait_for_follower(third);
+
+    // Everybody restarts.
+    for at in 0..3 {
+        rig.kill(at);
+    }
+    for at in 0..3 {
+        rig.start(at);
+    }
+    let last = rig.wait_for_leader(&[0, 1, 2], START_MAX);
+    assert_eq!(drain(&mut rig.client(last)), (0..140).collect::<Vec<u32>>());
+    wait::until("one node leads", || rig.leaders().len() == 1);
+}

@@ -1,0 +1,78 @@
+//! The node of a cluster: it follows the node that leads, and leads when that one is gone.
+//!
+//! ```text
+//!   start.rs: follower.rs waits -------- lead -------> serves clients -- stop --> resign
+//!                  ^                                        |
+//!   thread "cluster" (node.rs): Node and Driver  <-- groups, acknowledgements
+//!                  |
+//!   thread "follow" (apply.rs): applies groups to the broker
+//! ```
+//!
+//! - `join.rs`: what a node must know about the stream before it opens its folder.
+//! - `node.rs`: the thread that has the state machine, [`replica::node::Node`], and does what it asks
+//!   for. `apply.rs`: the thread that applies the groups of the leader.
+//! - `guards.rs`: checks again and again that the servers of NATS are safe. `hints.rs`: what the nodes
+//!   tell people and each other.
+//! - `follower.rs`: what the main thread does while the node follows.
+//! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS; `line.rs`:
+//!   their lines. `pass.rs`: passes the clients of a follower on to the leader.
+//! - `status.rs`: what the node says about itself.
+//!
+//! Invariant: a process leads at most once. A leader that is deposed ends at once, and the service
+//! manager starts it again, as a follower.
+
+mod apply;
+pub(crate) mod follower;
+mod guards;
+mod hints;
+pub(crate) mod join;
+pub(crate) mod keys;
+mod line;
+pub(crate) mod node;
+mod pass;
+pub(crate) mod peers;
+pub(crate) mod status;
+
+use broker::ApplyError;
+use nats::stream::StreamError;
+use replica::node::Fault;
+
+use crate::error::exit;
+
+/// Why the node of a cluster cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterFailure {
+    /// The stream cannot be used.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// Another node leads now.
+    #[error("node {0} leads now; this process ends, and follows after its next start")]
+    Deposed(String),
+    /// The folder lacks groups that the stream has no longer, or never had.
+    #[error(
+        "the data folder is too far behind the stream; put a backup of another node's folder in its place"
+    )]
+    NeedsCopy,
+    /// The stream or the folder is wrong.
+    #[error("{0}; this node serves nothing until an operator has looked at it")]
+    Fault(#[from] Fault),
+    /// A group could not be applied.
+    #[error("{0}")]
+    Apply(#[from] ApplyError),
+    /// No ids are left.
+    #[error("this node cannot lead: {0}")]
+    Ids(String),
+}
+
+impl ClusterFailure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            ClusterFailure::Stream(_) => exit::BAD_CONFIGURATION,
+            ClusterFailure::Deposed(_) => exit::NOT_LEADER,
+            ClusterFailure::NeedsCopy
+            | ClusterFailure::Fault(_)
+            | ClusterFailure::Apply(_)
+            | ClusterFailure::Ids(_) => exit::DAMAGED_DATA,
+        }
+    }
+}

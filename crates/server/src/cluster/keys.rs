@@ -1,0 +1,92 @@
+//! TLS between nodes, always: both sides show a certificate of the cluster's authority. All these
+//! certificates have the name `lineshaft`, so that nodes can get other addresses.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use crate::config::Cluster;
+use crate::net::tls::{TlsError, read_certificates, read_key, unusable};
+
+const NAME: &str = "lineshaft";
+const PROTOCOL: &[u8] = b"lineshaft-peer/1";
+const CONNECT_MAX: Duration = Duration::from_millis(500);
+const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
+
+/// What a node needs to connect to others, and to accept them.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+}
+
+impl Keys {
+    /// Reads the files.
+    pub(crate) fn load(settings: &Cluster) -> Result<Keys, TlsError> {
+        let file = |file: &'static str, path: &Option<std::path::PathBuf>| {
+            path.clone().ok_or(TlsError::Unset(file))
+        };
+        let authority = file("certificate of the cluster's authority", &settings.ca)?;
+        let certificate = file("certificate of this node", &settings.certificate)?;
+        let key = file("key of this node", &settings.key)?;
+        let what = "certificate";
+        let roots = Arc::new(roots(&authority)?);
+        let chain = read_certificates(&certificate, what)?;
+        let provider = Arc::new(ring::default_provider());
+        let wrong = |error: rustls::Error| unusable(&certificate, what, error);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let verifier = verifier.build().map_err(|error| unusable(&authority, what, error))?;
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(wrong)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), read_key(&key)?)
+            .map_err(wrong)?;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(wrong)?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, read_key(&key)?)
+            .map_err(wrong)?;
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Keys { server: Arc::new(server), client: Arc::new(client) })
+    }
+
+    /// Accepts a node.
+    pub(crate) async fn accept(
+        &self,
+        socket: TcpStream,
+    ) -> io::Result<server::TlsStream<TcpStream>> {
+        socket.set_nodelay(true)?;
+        timeout(HANDSHAKE_MAX, TlsAcceptor::from(self.server.clone()).accept(socket)).await?
+    }
+
+    /// Connects to a node. If nobody listens there, the error is `ConnectionRefused`.
+    pub(crate) async fn connect(&self, address: &str) -> io::Result<client::TlsStream<TcpStream>> {
+        let socket = timeout(CONNECT_MAX, TcpStream::connect(address)).await??;
+        socket.set_nodelay(true)?;
+        let name = ServerName::try_from(NAME).expect("it is a name");
+        let connecting = TlsConnector::from(self.client.clone()).connect(name, socket);
+        timeout(HANDSHAKE_MAX, connecting).await?
+    }
+}
+
+fn roots(authority: &Path) -> Result<RootCertStore, TlsError> {
+    let what = "certificate of the cluster's authority";
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(authority, what)? {
+        roots.add(certificate).map_err(|error| unusable(authority, what, error))?;
+    }
+    Ok(roots)
+}

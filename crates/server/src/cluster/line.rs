@@ -1,0 +1,144 @@
+//! The lines that nodes send to each other. The first line of a connection says what it is for.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+use replica::Incarnation;
+use replica::report::Report;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
+
+use crate::config::protocol::Protocol;
+use crate::threads::mailbox::Peer;
+
+const LINE_BYTES_MAX: usize = 512;
+
+/// What a connection is for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Purpose {
+    /// A follower reports, again and again. Each report gets an [`Answer`].
+    Report(Report),
+    /// A client of another node speaks this protocol from here on.
+    Pass(Protocol, Peer),
+}
+
+/// What a node answers to a report.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Answer {
+    /// The process that answers.
+    pub(crate) incarnation: Incarnation,
+    /// The last group that the stream has accepted, as far as this process knows.
+    pub(crate) number: u64,
+    /// Whether this process leads and may answer its clients.
+    pub(crate) is_free: bool,
+}
+
+impl Purpose {
+    /// The line, without its end.
+    pub(crate) fn encode(&self) -> String {
+        match self {
+            Purpose::Report(report) => report.encode(),
+            Purpose::Pass(protocol, peer) => {
+                format!("pass 1 {} {}", protocol.name(), peer.shown_with_port())
+            }
+        }
+    }
+
+    pub(crate) fn decode(line: &str) -> Option<Purpose> {
+        if let Some(report) = Report::decode(line) {
+            return Some(Purpose::Report(report));
+        }
+        let (protocol, peer) = line.strip_prefix("pass 1 ")?.split_once(' ')?;
+        let protocol = Protocol::ALL.into_iter().find(|one| one.name() == protocol)?;
+        let peer = match peer {
+            "unix" => Peer::Local,
+            peer => Peer::Host(peer.parse::<SocketAddr>().ok()?),
+        };
+        Some(Purpose::Pass(protocol, peer))
+    }
+}
+
+impl Answer {
+    pub(crate) fn encode(self) -> String {
+        let Answer { incarnation, number, is_free } = self;
+        format!("node 1 {incarnation:016x} {number} {}", u8::from(is_free))
+    }
+
+    pub(crate) fn decode(line: &str) -> Option<Answer> {
+        let mut words = line.strip_prefix("node 1 ")?.split(' ');
+        let incarnation = Incarnation::from_str_radix(words.next()?, 16).ok()?;
+        let number = words.next()?.parse().ok()?;
+        let is_free = words.next()? == "1";
+        Some(Answer { incarnation, number, is_free })
+    }
+}
+
+/// Reads a line, and returns it without its end. What follows the line stays in the reader.
+pub(crate) async fn read(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<String> {
+    let mut line = Vec::new();
+    loop {
+        let bytes = reader.fill_buf().await?;
+        if bytes.is_empty() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let end = memchr::memchr(b'\n', bytes);
+        let used = end.map_or(bytes.len(), |at| at + 1);
+        line.extend_from_slice(&bytes[..end.unwrap_or(used)]);
+        reader.consume(used);
+        if line.len() > LINE_BYTES_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        if end.is_some() {
+            return String::from_utf8(line).map_err(|_| ErrorKind::InvalidData.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        let peer = Peer::Host("[2001:db8::1]:4730".parse().expect("an address"));
+        for purpose in [
+            Purpose::Report(Report { node: 7, applied: 9, ..Report::default() }),
+            Purpose::Pass(Protocol::Gearman, peer),
+            Purpose::Pass(Protocol::Beanstalk, Peer::Local),
+        ] {
+            assert_eq!(Purpose::decode(&purpose.encode()), Some(purpose));
+        }
+        for is_free in [false, true] {
+            let answer = Answer { incarnation: u64::MAX - 1, number: 17, is_free };
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn other_lines_are_refused() {
+        for line in [
+            "",
+            "pass 1 beanstalk",
+            "pass 1 smtp unix",
+            "pass 2 beanstalk unix",
+            "pass 1 http 1.2.3.4",
+        ] {
+            assert_eq!(Purpose::decode(line), None, "{line}");
+        }
+        for line in ["", "node 1 x 1 1", "node 1 0000000000000001 1", "node 2 0000000000000001 1 1"]
+        {
+            assert_eq!(Answer::decode(line), None, "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_ends_at_its_end_and_has_a_limit() {
+        let mut reader = &b"one\ntwo"[..];
+        assert_eq!(read(&mut reader).await.expect("a line"), "one");
+        assert_eq!(reader, b"two");
+        let error = read(&mut reader).await.expect_err("no end");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        let long = vec![b'x'; 2 * LINE_BYTES_MAX];
+        let error = read(&mut &long[..]).await.expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+}

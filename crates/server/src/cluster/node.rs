@@ -1,0 +1,494 @@
+//! The thread of the node. It owns the state machine and the driver of the stream. It passes
+//! requests to the driver, and acts for the state machine: it applies groups, makes the broker the
+//! leader, and lets it send replies.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::process::exit;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver as StdReceiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use broker::{Broker, Millis, Since, Stream};
+use http_api::ClusterFacts;
+use nats::driver::Driver;
+use nats::guard::Question;
+use nats::hints::{Hint, Role};
+use replica::chain::Mix;
+use replica::claim;
+use replica::group::At;
+use replica::node::{
+    Act, Answer, CLAIM_IDS, Counts, End, Fault, Input, Node, Output, Request, Setting,
+};
+use replica::reader::ReadError;
+use replica::{Epoch, NodeId, Seq};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::cluster::ClusterFailure;
+use crate::cluster::apply::Applier;
+use crate::cluster::join::Joined;
+use crate::cluster::peers::Identity;
+use crate::cluster::status::{Leader, Status};
+use crate::cluster::{guards, hints};
+use crate::config::Cluster;
+use crate::process::clock::{Clock, wall};
+
+/// Time between two looks at the broker.
+const BEAT_MS: u64 = 1000;
+/// Nodes that could claim at the same moment wait for different times, up to this one.
+const JITTER_MS: u64 = 200;
+/// How long a stop waits for the stream.
+const RESIGN_MAX: Duration = Duration::from_secs(5);
+
+/// What other threads tell the thread of the node.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Something for the state machine.
+    Input(Input),
+    /// This node cannot go on.
+    Failed(ClusterFailure),
+    /// The server stops. The answer comes when the node has resigned.
+    Stop(SyncSender<()>),
+}
+
+/// The handle of the thread.
+#[derive(Debug)]
+pub(crate) struct NodeThread {
+    pub(crate) events: UnboundedSender<Event>,
+    /// Gets the end of the time as a follower: the node leads, or it cannot go on.
+    pub(crate) leads: oneshot::Receiver<Result<(), ClusterFailure>>,
+    pub(crate) status: Arc<Status>,
+    pub(crate) identity: Identity,
+}
+
+/// The number of a node, from its name. So a node keeps its number when its folder is replaced.
+pub(crate) fn node_id(name: &str) -> NodeId {
+    Mix::new().bytes(name.as_bytes()).value().max(1)
+}
+
+impl NodeThread {
+    /// Starts the thread. `clock` is the clock with which the broker was opened.
+    pub(crate) fn spawn(
+        settings: &Cluster,
+        joined: Joined,
+        broker: Broker,
+        clock: Clock,
+        status: Arc<Status>,
+    ) -> std::io::Result<NodeThread> {
+        let (events, received) = unbounded_channel();
+        let (lead, leads) = oneshot::channel();
+        let applier = Applier::spawn(broker.clone(), events.clone())?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let random = |number: u64| RandomState::new().hash_one(number);
+        let stream = broker.stream().expect("the broker is that of a node").clone();
+        let name = settings.node_name();
+        let identity = Identity {
+            node: node_id(&name),
+            incarnation: random(0),
+            lineage: joined.found.lineage,
+        };
+        let setting = Setting {
+            lineage: identity.lineage,
+            node: identity.node,
+            incarnation: identity.incarnation,
+            leader: claim::Leader {
+                name,
+                address: settings.advertised(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                settings: String::new(),
+            },
+            can_lead: settings.lead,
+            has_place: stream.has_place(),
+            lease_ms: settings.lease.as_millis() as u64,
+            jitter_ms: random(1) % JITTER_MS,
+            keep_bytes: settings.stream_keep_bytes,
+            max_bytes: settings.stream_max_bytes,
+        };
+        let group_ready = Arc::new(Notify::new());
+        let ready = group_ready.clone();
+        stream.set_on_group(Arc::new(move || ready.notify_one()));
+        let question = Question {
+            place: joined.place.clone(),
+            monitors: settings.nats_monitor.clone(),
+            lineage: Some(setting.lineage),
+            stream_bytes_max: settings.stream_max_bytes,
+            allow_colocated: settings.allow_colocated,
+            unsafe_flush: settings.unsafe_flush,
+        };
+        let guards = guards::run(question, status.clone(), events.clone());
+        let is_unsafe_allowed = settings.unsafe_flush;
+        let (own_hint, newest_hint) = watch::channel(Hint::default());
+        let hints = hints::run(joined.place.clone(), setting.node, newest_hint, events.clone());
+        let (own_status, place) = (status.clone(), joined.place);
+        let run = move || {
+            runtime.block_on(async move {
+                tokio::spawn(guards);
+                tokio::spawn(hints);
+                let about = setting.clone();
+                let (driver, answers) = Driver::start(place);
+                let node = Node::new(setting, stream.at(), broker.next_number());
+                let runner = Runner {
+                    broker,
+                    stream,
+                    node,
+                    about,
+                    own_hint,
+                    is_unsafe_allowed,
+                    driver,
+                    answers,
+                    events: received,
+                    group_ready,
+                    applier,
+                    clock,
+                    status: own_status,
+                    lead: Some(lead),
+                    stop: None,
+                    has_resigned: false,
+                    holds: false,
+                    beat_ms: 0,
+                    backlog_end: None,
+                    heard_ms: None,
+                    is_over: false,
+                };
+                runner.run().await;
+            });
+        };
+        std::thread::Builder::new().name("cluster".to_owned()).spawn(run)?;
+        Ok(NodeThread { events, leads, status, identity })
+    }
+
+    /// Gives the leadership up, when the stream has everything that was acknowledged. Clients must be
+    /// served no more. Returns when another node can lead, or after [`RESIGN_MAX`].
+    pub(crate) fn resign(&self) {
+        let (done, resigned): (_, StdReceiver<()>) = sync_channel(1);
+        let is_sent = self.events.send(Event::Stop(done)).is_ok();
+        if !is_sent || resigned.recv_timeout(RESIGN_MAX).is_err() {
+            tracing::warn!("this node stops without a resignation: the stream does not answer");
+        }
+    }
+}
+
+struct Runner {
+    broker: Broker,
+    stream: Arc<Stream>,
+    node: Node,
+    /// What this node says about itself.
+    about: Setting,
+    own_hint: watch::Sender<Hint>,
+    is_unsafe_allowed: bool,
+    driver: Driver,
+    answers: Receiver<Answer>,
+    events: UnboundedReceiver<Event>,
+    group_ready: Arc<Notify>,
+    applier: Applier,
+    clock: Clock,
+    status: Arc<Status>,
+    /// `None`: this node leads, or its end is known.
+    lead: Option<oneshot::Sender<Result<(), ClusterFailure>>>,
+    /// The server stops, and waits for this answer.
+    stop: Option<SyncSender<()>>,
+    has_resigned: bool,
+    /// The claim must be renewed as soon as nothing waits for the stream.
+    holds: bool,
+    /// When the thread looks at the broker again.
+    beat_ms: u64,
+    /// The last record of the stream when this node began to read. Nobody knows when the records up
+    /// to this one were written.
+    backlog_end: Option<Seq>,
+    /// When a record after these arrived last.
+    heard_ms: Option<u64>,
+    is_over: bool,
+}
+
+impl Runner {
+    async fn run(mut self) {
+        self.handle(Input::Tick);
+        while !self.is_over {
+            let now_ms = self.now_ms();
+            let wake_ms = self.node.wake_at(now_ms).min(self.beat_ms);
+            // The state machine can name a moment that has passed, while an answer is under way.
+            let wait = Duration::from_millis(wake_ms.saturating_sub(now_ms).max(1));
+            tokio::select! {
+                answer = self.answers.recv(), if self.applier.has_room() => {
+                    self.answer(answer.expect("the driver lives as long as this thread"));
+                }
+                event = self.events.recv() => match event {
+                    Some(event) => self.event(event),
+                    None => return,
+                },
+                () = self.group_ready.notified() => self.gather(),
+                () = tokio::time::sleep(wait) => self.handle(Input::Tick),
+            }
+            if self.now_ms() >= self.beat_ms {
+                self.beat();
+            }
+            if self.holds && self.broker.freeze() {
+                self.holds = false;
+                self.handle(Input::Held);
+            }
+            self.resign_if_settled();
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now().0
+    }
+
+    /// A moment of this thread's clock, as a moment of the leading engine.
+    fn engine_time(&self, at_ms: u64) -> Millis {
+        Millis(at_ms.saturating_add_signed(self.broker.clock_step_ms()))
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        match &answer {
+            Answer::Tail { last, .. } => {
+                self.backlog_end.get_or_insert(*last);
+            }
+            Answer::Record { seq, .. } if self.backlog_end.is_some_and(|end| *seq > end) => {
+                self.heard_ms = Some(self.now_ms());
+            }
+            _ => {}
+        }
+        self.handle(Input::Answer(answer));
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Input(input) => self.handle(input),
+            Event::Failed(failure) => self.end(failure),
+            Event::Stop(done) => self.stop = Some(done),
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        let mut outputs = Vec::new();
+        while let Some(input) = inputs.pop_front() {
+            self.node.handle(self.now_ms(), input, &mut outputs);
+            for output in outputs.drain(..) {
+                match output {
+                    Output::Request(request) => self.request(request),
+                    Output::Act(act) => inputs.extend(self.act(act)),
+                }
+            }
+        }
+        self.status.set_epoch(self.node.reader().epoch());
+    }
+
+    fn request(&mut self, request: Request) {
+        self.driver.request(request);
+    }
+
+    /// Does what the state machine asks for. Returns what follows from it.
+    fn act(&mut self, act: Act) -> Option<Input> {
+        match act {
+            Act::Apply(group) => self.applier.apply(group),
+            Act::Follows(node, claim) => {
+                let claim::Leader { name, address, .. } = claim.leader;
+                tracing::info!(node = name, "follows");
+                self.status.say(format!("follows {name}"));
+                let incarnation = claim.incarnation;
+                self.status.led_by(Leader { node, name, address, incarnation });
+            }
+            Act::Lead { epoch, at, time_ms, id_limit } => {
+                self.begin_to_lead(epoch, at, time_ms, id_limit);
+                return self.next_group();
+            }
+            Act::Acknowledged(number) => {
+                self.broker.accept(number);
+                return self.next_group();
+            }
+            Act::MayAnswerUntil(until_ms) => {
+                self.broker.answer_until(self.engine_time(until_ms));
+            }
+            Act::Cut => {
+                self.broker.gather_nothing();
+                return self.next_group();
+            }
+            Act::Hold => {
+                self.stream.hold();
+                self.holds = true;
+            }
+            Act::Renewed(epoch) => {
+                tracing::info!(epoch, "this node has renewed its claim");
+                self.broker.renewed(epoch);
+                return self.next_group();
+            }
+            Act::Fetch => self.end(ClusterFailure::NeedsCopy),
+            Act::End(End::Resigned) => {
+                self.has_resigned = true;
+                self.is_over = true;
+                if let Some(done) = self.stop.take() {
+                    let _ = done.send(());
+                }
+            }
+            Act::End(End::Deposed(node)) => self.end(ClusterFailure::Deposed(self.name_of(node))),
+            Act::End(End::LateClaim) => {
+                let own = "whose claim came late: this one".to_owned();
+                self.end(ClusterFailure::Deposed(own));
+            }
+            Act::Fault(Fault::Read(ReadError::Diverged { number: 0, .. }))
+                if !self.stream.has_place() =>
+            {
+                // The cluster began with jobs, which this new folder does not have.
+                self.end(ClusterFailure::NeedsCopy);
+            }
+            Act::Fault(fault) => self.end(fault.into()),
+        }
+        None
+    }
+
+    fn name_of(&self, node: NodeId) -> String {
+        let leader = self.node.reader().leader().filter(|(leader, _)| *leader == node);
+        leader.map_or_else(|| format!("{node:016x}"), |(_, claim)| claim.leader.name.clone())
+    }
+
+    fn begin_to_lead(&mut self, epoch: Epoch, at: At, time_ms: u64, id_limit: u64) {
+        let since = self.heard_ms.map(|heard_ms| self.now_ms().saturating_sub(heard_ms));
+        let since = since_last_group(&at, time_ms, since);
+        let ids = id_limit - CLAIM_IDS..id_limit;
+        match self.broker.lead(epoch, ids, since) {
+            Ok(()) => {
+                tracing::info!(epoch, group = at.number, "this node leads");
+                self.status.say("begins to lead".to_owned());
+                self.status.link_lost();
+                if let Some((node, claim)) = self.node.reader().leader().cloned() {
+                    let claim::Leader { name, address, .. } = claim.leader;
+                    let incarnation = claim.incarnation;
+                    self.status.led_by(Leader { node, name, address, incarnation });
+                }
+                if let Some(lead) = self.lead.take() {
+                    let _ = lead.send(Ok(()));
+                }
+            }
+            Err(error) => self.end(ClusterFailure::Ids(error.to_string())),
+        }
+    }
+
+    fn next_group(&self) -> Option<Input> {
+        self.stream.take_group().map(Input::Gathered)
+    }
+
+    /// The broker has a group for the stream.
+    fn gather(&mut self) {
+        if let Some(input) = self.next_group() {
+            self.handle(input);
+        }
+    }
+
+    /// Once a second.
+    fn beat(&mut self) {
+        self.beat_ms = self.now_ms() + BEAT_MS;
+        self.status.beat();
+        if self.stream.leads() {
+            // Counters must not wait for the next client. If the broker is stuck, so is this thread:
+            // then it appends nothing more, and another node leads.
+            drop(self.broker.turn(self.engine_time(self.now_ms())));
+        }
+        let durable = self.stream.durable();
+        self.handle(Input::Durable(durable));
+        let hint = self.hint(durable);
+        let Counts { stale, refused, unknown, .. } = self.node.counts();
+        self.status.count(ClusterFacts {
+            leads: self.node.leads(),
+            epoch: hint.epoch,
+            number: hint.applied,
+            durable,
+            lag_ms: hint.lag_ms,
+            is_safe: hint.refusal.is_empty(),
+            is_unsafe_allowed: self.is_unsafe_allowed,
+            stale,
+            refused,
+            unknown,
+        });
+        self.own_hint.send_replace(hint);
+    }
+
+    /// What this node tells people and other nodes.
+    fn hint(&self, durable: u64) -> Hint {
+        let Setting { incarnation, leader, lineage, .. } = &self.about;
+        let at = self.stream.at();
+        let applied = self.stream.acknowledged();
+        let reader = self.node.reader();
+        // An idle leader makes no groups. So only groups that were read and not applied count.
+        let is_behind = reader.at().number > applied;
+        let lag_ms = reader.at().time_ms.saturating_sub(at.time_ms);
+        // A leader's last groups may not be accepted yet, so it has no chain for the last one.
+        let is_settled = at.number == applied;
+        Hint {
+            name: leader.name.clone(),
+            address: leader.address.clone(),
+            version: leader.version.clone(),
+            format: replica::record::FORMAT,
+            incarnation: *incarnation,
+            lineage: format!("{:032x}", u128::from_be_bytes(lineage.0)),
+            role: if self.node.leads() {
+                Role::Leads
+            } else if reader.epoch() > 0 {
+                Role::Follows
+            } else {
+                Role::Starts
+            },
+            epoch: reader.epoch(),
+            applied,
+            chain: if is_settled { format!("{:016x}", at.chain.0) } else { String::new() },
+            durable,
+            needs: durable,
+            lag_ms: if is_behind { lag_ms } else { 0 },
+            jobs: at.jobs,
+            settings: leader.settings.clone(),
+            refusal: self.status.refusal(),
+            fault: String::new(),
+            is_forgotten: false,
+        }
+    }
+
+    fn resign_if_settled(&mut self) {
+        if self.stop.is_none() || self.has_resigned || !self.stream.is_settled() {
+            return;
+        }
+        self.has_resigned = true;
+        let successor = self.node.folders().successor(self.node.reader().epoch()).unwrap_or(0);
+        self.handle(Input::Resign { successor, next_id: self.broker.next_number() });
+    }
+
+    /// Ends the process. A node that does not lead yet lets the main thread end it.
+    fn end(&mut self, failure: ClusterFailure) {
+        self.is_over = true;
+        if let Some(lead) = self.lead.take() {
+            drop(lead.send(Err(failure)));
+        } else {
+            tracing::error!("{failure}");
+            // No reply may be sent from now on, so the other threads must not run on.
+            exit(failure.exit_code().into());
+        }
+    }
+}
+
+/// How the time of a new leader goes on after the last group. `record_ms` is the time of the last
+/// record, and `silent_ms` how long ago it arrived. `None`: nobody knows.
+fn since_last_group(at: &At, record_ms: u64, silent_ms: Option<u64>) -> Since {
+    match silent_ms {
+        // The last record shows how far the old leader's time was ahead of the last group.
+        Some(silent_ms) if at.time_ms > 0 => {
+            Since::Elapsed(record_ms.saturating_sub(at.time_ms) + silent_ms)
+        }
+        // The first group sets the time of the cluster. Records before it count from 0.
+        Some(_) | None => Since::Wall(wall()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on_after_the_last_record() {
+        let at = At { number: 3, time_ms: 1000, ..At::default() };
+        assert_eq!(since_last_group(&at, 1500, Some(20)), Since::Elapsed(520));
+        assert!(matches!(since_last_group(&at, 1500, None), Since::Wall(_)));
+        assert!(matches!(since_last_group(&At::default(), 500, Some(20)), Since::Wall(_)));
+    }
+}

@@ -1,0 +1,348 @@
+//! The links between nodes, on a thread of their own: the thread of the node must never wait for
+//! bytes of clients.
+//!
+//! Each follower keeps a link to the leader. It reports over the link, and notices at once if the
+//! leader's process is gone. Other links carry the connections of clients: see `pass.rs`.
+
+use std::io::{self, ErrorKind};
+use std::net::TcpListener as StdTcpListener;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use broker::{Broker, Stream};
+use origin::Reach;
+use replica::node::Input;
+use replica::report::Report;
+use replica::{Incarnation, Lineage, NodeId};
+use tokio::io::{AsyncWriteExt as _, BufReader, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::keys::Keys;
+use crate::cluster::line::{self, Answer, Purpose};
+use crate::cluster::node::Event;
+use crate::cluster::status::{Leader, Status};
+use crate::config::Config;
+use crate::config::listener::{Access, Listener};
+use crate::config::protocol::Protocol;
+use crate::net::limits::LiveLimits;
+use crate::process::clock::Clock;
+use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
+
+/// Time between two reports.
+const REPORT_PERIOD: Duration = Duration::from_millis(500);
+/// A link without a line for this long is broken.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// A follower answers this late at most, or its link is broken.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Time before the next attempt to reach the leader.
+const RETRY: Duration = Duration::from_millis(50);
+/// The first connections of clients can come before a new leader serves.
+const ENTRANCE_MAX: Duration = Duration::from_secs(15);
+
+/// Who this process is.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) lineage: Lineage,
+}
+
+/// How connections from other nodes reach the I/O threads of a leader.
+pub(crate) struct Entrance {
+    doors: Vec<(Arc<Listener>, Arc<OpenSession>)>,
+    limits: Arc<LiveLimits>,
+    inboxes: Vec<Arc<Inbox>>,
+    next: AtomicUsize,
+}
+
+impl Entrance {
+    pub(crate) fn new(
+        config: &Config,
+        opens: &[Option<Arc<OpenSession>>],
+        limits: Arc<LiveLimits>,
+        inboxes: Vec<Arc<Inbox>>,
+    ) -> Entrance {
+        let reach = Reach::Network;
+        // The rights of a client on the machine of a follower do not reach the leader.
+        let access = Access { reach, may_control: config.kestrel.control.is_allowed(reach) };
+        let door = |(protocol, open): (Protocol, &Option<Arc<OpenSession>>)| {
+            let address = config.cluster.listen.clone();
+            let silence_max_ms = config.silence_max_ms(protocol);
+            let listener = Listener { protocol, address, access, silence_max_ms };
+            Some((Arc::new(listener), open.clone()?))
+        };
+        let doors = Protocol::ALL.into_iter().zip(opens).filter_map(door).collect();
+        Entrance { doors, limits, inboxes, next: AtomicUsize::new(0) }
+    }
+
+    /// Gives a connection to an I/O thread. Returns the other end of it.
+    fn arrive(&self, protocol: Protocol, peer: Peer) -> Option<StdUnixStream> {
+        let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
+        let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
+        let (ours, theirs) = StdUnixStream::pair().ok()?;
+        ours.set_nonblocking(true).ok()?;
+        theirs.set_nonblocking(true).ok()?;
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
+        let (listener, open) = (listener.clone(), open.clone());
+        let socket = theirs.into();
+        self.inboxes[at].arrive(Arrival { socket, slot, listener, open, tls: None });
+        Some(ours)
+    }
+}
+
+/// The thread of the links.
+pub(crate) struct Peers {
+    pub(super) handle: Handle,
+    pub(super) shared: Arc<Shared>,
+    entrance: watch::Sender<Option<Arc<Entrance>>>,
+}
+
+/// What all links share.
+pub(crate) struct Shared {
+    pub(super) keys: Keys,
+    pub(super) status: Arc<Status>,
+    identity: Identity,
+    broker: Broker,
+    stream: Arc<Stream>,
+    clock: Clock,
+    events: UnboundedSender<Event>,
+    entrance: watch::Receiver<Option<Arc<Entrance>>>,
+}
+
+impl Peers {
+    /// Starts the thread. `clock` is the clock with which the broker was opened.
+    pub(crate) fn spawn(
+        keys: Keys,
+        socket: StdTcpListener,
+        identity: Identity,
+        (broker, clock): (Broker, Clock),
+        status: Arc<Status>,
+        events: UnboundedSender<Event>,
+    ) -> io::Result<Peers> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (entrance, entered) = watch::channel(None);
+        let stream = broker.stream().expect("the broker is that of a node").clone();
+        let shared = Arc::new(Shared {
+            keys,
+            status,
+            identity,
+            broker,
+            stream,
+            clock,
+            events,
+            entrance: entered,
+        });
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(socket)?
+        };
+        let (accepting, reporting) = (shared.clone(), shared.clone());
+        let run = move || {
+            runtime.block_on(async move {
+                tokio::spawn(report(reporting));
+                accept(accepting, listener).await;
+            });
+        };
+        std::thread::Builder::new().name("peers".to_owned()).spawn(run)?;
+        Ok(Peers { handle, shared, entrance })
+    }
+
+    /// From now on, connections from other nodes are served here.
+    pub(crate) fn open(&self, entrance: Entrance) {
+        self.entrance.send_replace(Some(Arc::new(entrance)));
+    }
+}
+
+async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let shared = shared.clone();
+                tokio::spawn(async move {
+                    // The other node notices the end of the link.
+                    let _ = serve(&shared, socket).await;
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot accept a node");
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Serves one link to its end.
+async fn serve(shared: &Shared, socket: TcpStream) -> io::Result<()> {
+    let mut link = BufReader::new(shared.keys.accept(socket).await?);
+    let line = timeout(SILENCE_MAX, line::read(&mut link)).await??;
+    match Purpose::decode(&line).ok_or(ErrorKind::InvalidData)? {
+        Purpose::Report(first) => {
+            let node = first.node;
+            let ended = serve_reports(shared, &mut link, first).await;
+            let _ = shared.events.send(Event::Input(Input::Lost(node)));
+            ended
+        }
+        Purpose::Pass(protocol, peer) => {
+            let mut entrance = shared.entrance.clone();
+            let opened = timeout(ENTRANCE_MAX, entrance.wait_for(Option::is_some)).await?;
+            let entrance = opened.map_err(io::Error::other)?.clone();
+            let arrived = entrance.and_then(|entrance| entrance.arrive(protocol, peer));
+            let socket = arrived.ok_or(ErrorKind::ConnectionRefused)?;
+            copy_bidirectional(&mut link, &mut UnixStream::from_std(socket)?).await.map(drop)
+        }
+    }
+}
+
+async fn serve_reports(
+    shared: &Shared,
+    link: &mut BufReader<tokio_rustls::server::TlsStream<TcpStream>>,
+    mut report: Report,
+) -> io::Result<()> {
+    loop {
+        if report.lineage != shared.identity.lineage {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let input = Input::Reported { report, is_live: true };
+        let sent = shared.events.send(Event::Input(input));
+        sent.map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
+        let answer = shared.answer().encode() + "\n";
+        timeout(SILENCE_MAX, link.write_all(answer.as_bytes())).await??;
+        timeout(SILENCE_MAX, link.flush()).await??;
+        let line = timeout(SILENCE_MAX, line::read(link)).await??;
+        report = Report::decode(&line).ok_or(ErrorKind::InvalidData)?;
+    }
+}
+
+/// Keeps a link to the leader, whoever this is.
+async fn report(shared: Arc<Shared>) {
+    let mut leader = shared.status.leader();
+    loop {
+        let now = leader.borrow_and_update().clone();
+        match now {
+            Some(one) if one.node != shared.identity.node => {
+                let reporting = report_to(&shared, &one);
+                tokio::select! {
+                    () = reporting => {}
+                    changed = leader.changed() => if changed.is_err() {
+                        return;
+                    },
+                }
+            }
+            Some(_) | None => {
+                if leader.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Reports to this process. Says so when it is gone: its address refuses connections, or another
+/// process answers there. An address that never answered proves nothing.
+async fn report_to(shared: &Shared, leader: &Leader) {
+    let mut has_answered = false;
+    loop {
+        let (answered, ended) = link_to(shared, leader).await;
+        has_answered |= answered;
+        shared.status.link_lost();
+        let is_gone = match ended {
+            Ended::OtherProcess => true,
+            Ended::Failed(error) => error.kind() == ErrorKind::ConnectionRefused,
+        };
+        if is_gone && has_answered {
+            let gone = Input::LeaderGone(leader.incarnation);
+            if shared.events.send(Event::Input(gone)).is_err() {
+                return;
+            }
+        }
+        if !answered {
+            sleep(RETRY).await;
+        }
+    }
+}
+
+enum Ended {
+    /// Another process answered.
+    OtherProcess,
+    Failed(io::Error),
+}
+
+/// Keeps one link as long as it works. Returns whether the leader has answered, and why it ended.
+async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
+    let mut answered = false;
+    let mut link = match shared.keys.connect(&leader.address).await {
+        Ok(link) => BufReader::new(link),
+        Err(error) => return (answered, Ended::Failed(error)),
+    };
+    loop {
+        let report = Purpose::Report(shared.report()).encode() + "\n";
+        let exchange = async {
+            link.write_all(report.as_bytes()).await?;
+            link.flush().await?;
+            let line = line::read(&mut link).await?;
+            Answer::decode(&line).ok_or_else(|| io::Error::from(ErrorKind::InvalidData))
+        };
+        let answer = match timeout(ANSWER_MAX, exchange).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return (answered, Ended::Failed(error)),
+            Err(late) => return (answered, Ended::Failed(late.into())),
+        };
+        if answer.incarnation != leader.incarnation {
+            return (answered, Ended::OtherProcess);
+        }
+        answered = true;
+        let applied = shared.stream.at().number;
+        shared.status.linked(answer.number.saturating_sub(applied), answer.is_free);
+        // The end of the link must be noticed at once, also between two reports.
+        let mut byte = [0];
+        let socket = link.get_ref().get_ref().0;
+        tokio::select! {
+            () = sleep(REPORT_PERIOD) => {}
+            read = socket.peek(&mut byte) => {
+                if let Err(error) = read {
+                    return (answered, Ended::Failed(error));
+                }
+                if matches!(read, Ok(0)) {
+                    return (answered, Ended::Failed(ErrorKind::UnexpectedEof.into()));
+                }
+                // Bytes of TLS itself, such as a session ticket. The next read takes them.
+                sleep(REPORT_PERIOD).await;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn report(&self) -> Report {
+        let durable = self.stream.durable();
+        Report {
+            node: self.identity.node,
+            incarnation: self.identity.incarnation,
+            lineage: self.identity.lineage,
+            epoch: self.status.epoch(),
+            applied: self.stream.at().number,
+            durable,
+            needs: durable,
+            format: replica::record::FORMAT,
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        let now = || {
+            let step_ms = self.broker.clock_step_ms();
+            broker::Millis(self.clock.now().0.saturating_add_signed(step_ms))
+        };
+        Answer {
+            incarnation: self.identity.incarnation,
+            number: self.stream.acknowledged(),
+            is_free: self.stream.leads() && self.broker.may_answer(now),
+        }
+    }
+}

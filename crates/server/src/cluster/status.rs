@@ -1,0 +1,142 @@
+//! What the threads of a node and its health checks know about it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use http_api::{ClusterFacts, StartState};
+use replica::{Epoch, Incarnation, NodeId};
+use tokio::sync::watch;
+
+/// The node that leads.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Leader {
+    pub(crate) node: NodeId,
+    pub(crate) name: String,
+    /// Its address for other nodes.
+    pub(crate) address: String,
+    pub(crate) incarnation: Incarnation,
+}
+
+/// The link of a follower to the leader.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+struct Link {
+    /// The groups that this node has not applied yet.
+    lag: u64,
+    may_answer: bool,
+}
+
+/// The status of this node.
+#[derive(Debug)]
+pub(crate) struct Status {
+    said: Mutex<String>,
+    /// Why the node does not begin to lead. Empty: it can.
+    refusal: Mutex<String>,
+    facts: Mutex<Option<ClusterFacts>>,
+    link: Mutex<Option<Link>>,
+    leader: watch::Sender<Option<Leader>>,
+    epoch: AtomicU64,
+    beats: AtomicU64,
+}
+
+impl Default for Status {
+    fn default() -> Status {
+        Status {
+            said: Mutex::default(),
+            refusal: Mutex::default(),
+            facts: Mutex::default(),
+            link: Mutex::default(),
+            leader: watch::channel(None).0,
+            epoch: AtomicU64::new(0),
+            beats: AtomicU64::new(0),
+        }
+    }
+}
+
+fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
+    content.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Status {
+    /// Why the node does not begin to lead. Empty: it can.
+    pub(crate) fn refuse(&self, reason: String) {
+        *lock(&self.refusal) = reason;
+    }
+
+    /// Why the node does not begin to lead. Empty: it can.
+    pub(crate) fn refusal(&self) -> String {
+        lock(&self.refusal).clone()
+    }
+
+    /// The numbers for metrics.
+    pub(crate) fn count(&self, facts: ClusterFacts) {
+        *lock(&self.facts) = Some(facts);
+    }
+
+    /// The numbers for metrics. `None`: the server is alone, or has just started.
+    pub(crate) fn facts(&self) -> Option<ClusterFacts> {
+        *lock(&self.facts)
+    }
+
+    /// What the node does now.
+    pub(crate) fn say(&self, text: String) {
+        *lock(&self.said) = text;
+    }
+
+    /// Another node, or this one, leads now.
+    pub(crate) fn led_by(&self, leader: Leader) {
+        // A leader that renews its claim stays the same.
+        self.leader.send_if_modified(|now| {
+            let is_other = now.as_ref() != Some(&leader);
+            if is_other {
+                *now = Some(leader);
+            }
+            is_other
+        });
+    }
+
+    /// The node that leads, and its changes.
+    pub(crate) fn leader(&self) -> watch::Receiver<Option<Leader>> {
+        self.leader.subscribe()
+    }
+
+    /// The leader has answered a report.
+    pub(crate) fn linked(&self, lag: u64, may_answer: bool) {
+        *lock(&self.link) = Some(Link { lag, may_answer });
+    }
+
+    /// The leader does not answer.
+    pub(crate) fn link_lost(&self) {
+        *lock(&self.link) = None;
+    }
+
+    /// The state of a node that does not lead yet. `None`: the start has not come that far.
+    pub(crate) fn state(&self) -> Option<StartState> {
+        let text = lock(&self.said).clone();
+        let link = *lock(&self.link);
+        let (text, is_ready) = match link {
+            _ if text.is_empty() => return None,
+            Some(Link { lag, may_answer }) => (format!("{text}, lag {lag} groups"), may_answer),
+            None => (text, false),
+        };
+        Some(StartState { text, is_ready })
+    }
+
+    /// The epoch in which the node is.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: Epoch) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    /// The thread of the node is alive.
+    pub(crate) fn beat(&self) {
+        self.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the thread has been alive.
+    pub(crate) fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
+    }
+}
