@@ -41,15 +41,20 @@ const LAYERS: [(&str, &[&str]); 23] = [
             "notation",
             "broker",
             "log",
+            "nats",
+            "replica",
         ],
     ),
-    ("lineshaft", &["server", "api", "notation", "broker", "log", "bench", "import"]),
+    (
+        "lineshaft",
+        &["server", "api", "notation", "broker", "log", "bench", "import", "nats", "replica"],
+    ),
     ("import", &[]),
     ("bench", &["notation"]),
     ("testkit", &["broker"]),
     ("counts", &["beanstalk", "gearman", "kestrel", "broker", "log"]),
     ("interleavings", &[]),
-    ("sim", &["beanstalk", "gearman", "kestrel", "broker", "engine", "log", "testkit"]),
+    ("sim", &["beanstalk", "gearman", "kestrel", "broker", "engine", "log", "replica", "testkit"]),
 ];
 
 /// Crates that use no clock, threads, sockets, files or randomness. The same inputs give the same
