@@ -1,5 +1,7 @@
 //! One node leads, and another one takes over.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -10,11 +12,31 @@ use crate::rig::{Rig, drain, put};
 const TAKEOVER_MAX: Duration = Duration::from_secs(5);
 const START_MAX: Duration = Duration::from_secs(20);
 
+/// The alerts, the dashboard and the guide name metrics of a node; each of them must exist.
+fn check_metrics(page: &str) {
+    let known: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    for file in [
+        "packaging/prometheus/lineshaft.rules.yml",
+        "packaging/grafana/lineshaft.json",
+        "docs/operations.md",
+    ] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let named: BTreeSet<&str> = words
+            .filter(|word| word.starts_with("lineshaft_cluster_") && !word.ends_with('_'))
+            .collect();
+        assert!(named.len() > 2 && named.is_subset(&known), "{file}: {named:?}, not {known:?}");
+    }
+}
+
 #[test]
 fn one_node_serves_and_restarts() {
     let Some(mut rig) = Rig::new(1) else { return };
     rig.start(0);
     rig.wait_for_leader(&[0], START_MAX);
+    check_metrics(&rig.ask(0, "/metrics").unwrap().1);
     let mut client = rig.client(0);
     put(&mut client, 0..100);
     let job = client.reserve(0).unwrap().unwrap();
