@@ -1,7 +1,7 @@
 //! Three servers of NATS that replicate for each other.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::process::free_port;
 use crate::{tools, wait};
 
 /// The setting with which a server flushes each record before it acknowledges it.
@@ -47,20 +48,13 @@ pub fn find_nats_server() -> Option<PathBuf> {
     found
 }
 
-/// Ports that were free a moment ago.
-fn free_ports(count: usize) -> Vec<u16> {
-    let socket = |_| TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let sockets: Vec<TcpListener> = (0..count).map(socket).collect();
-    sockets.iter().map(|socket| socket.local_addr().expect("it is bound").port()).collect()
-}
-
 impl NatsServers {
     /// Starts the servers. `flush` is a line of their configuration, usually [`FLUSH_ALWAYS`].
     /// `None`: the program is not installed, and the caller must skip the test.
     pub fn start(flush: &str) -> Option<NatsServers> {
         let program = find_nats_server()?;
         let folder = tempfile::tempdir().expect("a folder");
-        let ports = free_ports(9);
+        let ports: Vec<u16> = (0..9).map(|_| free_port().expect("a port is free")).collect();
         let routes: Vec<String> =
             (0..3).map(|at| format!("nats://127.0.0.1:{}", ports[3 * at + 1])).collect();
         let mut servers = NatsServers { program, folder, all: Vec::new() };
@@ -91,7 +85,7 @@ impl NatsServers {
     pub fn start_one(configure: impl FnOnce(u16, u16, &Path) -> String) -> Option<NatsServers> {
         let program = find_nats_server()?;
         let folder = tempfile::tempdir().expect("a folder");
-        let [port, monitor] = free_ports(2)[..] else { unreachable!("two ports") };
+        let [port, monitor] = [(); 2].map(|()| free_port().expect("a port is free"));
         let text = configure(port, monitor, &folder.path().join("store"));
         let all = vec![NatsServer { port, monitor, process: None }];
         let mut servers = NatsServers { program, folder, all };
