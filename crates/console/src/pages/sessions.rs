@@ -32,7 +32,8 @@ pub(crate) async fn page(
             @if sessions.is_empty() {
                 p .empty { (texts.empty) }
             } @else {
-                div .scroll {
+                // No cell can have the focus. So the region has it, and keys can scroll it.
+                div .scroll tabindex="0" role="region" aria-label=(texts.caption) {
                     table .wide {
                         caption .hidden { (texts.caption) }
                         thead {
