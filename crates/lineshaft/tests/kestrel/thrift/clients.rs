@@ -38,12 +38,19 @@ fn generate(language: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a client against Lineshaft, in memory and with a log. The client's last argument is the
-/// port.
+/// Runs a client against Lineshaft, in memory and with a log at the same time. The client's last
+/// argument is the port.
 fn check(client: impl Fn() -> Command) -> Result<()> {
-    for (name, server) in start_both(&["kestrel-thrift"], policies::CONFIGURATION)? {
-        let port = server.address().port().to_string();
-        let output = client().arg(port).stdin(Stdio::null()).output().context("starting it")?;
+    let servers = start_both(&["kestrel-thrift"], policies::CONFIGURATION)?;
+    let mut clients = Vec::new();
+    for (name, server) in &servers {
+        let mut client = client();
+        client.arg(server.address().port().to_string());
+        client.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        clients.push((name, client.spawn().context("starting it")?));
+    }
+    for (name, client) in clients {
+        let output = client.wait_with_output()?;
         let complaint = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{name}: {}; it said: {complaint}", output.status);
     }
