@@ -437,6 +437,9 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         file: ConfigFile,
     },
+    /// A word that is no subcommand: probably the name of a queue.
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 const LOG_EXAMPLES: &str = "\

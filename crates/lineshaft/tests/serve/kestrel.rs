@@ -166,6 +166,11 @@ fn a_policy_is_shown_with_the_line_of_each_value() {
     let whole = String::from_utf8(whole.stdout).unwrap();
     assert!(whole.contains("[[policy]]\nmatch = \"mail+copy\""), "{whole}");
 
+    let finished = finish(command(folder.path(), &["policy", "mail"]));
+    assert_eq!(finished.status.code(), Some(2));
+    let stderr = String::from_utf8(finished.stderr).unwrap();
+    assert!(stderr.contains("tip: `lineshaft policy show mail`"), "{stderr}");
+
     write_config(folder.path(), "[[policy]]\nlimits = 3\n");
     for arguments in [&["policy", "show", "mail"][..], &["config", "check"]] {
         let finished = finish(command(folder.path(), arguments));
