@@ -6,6 +6,7 @@
 
 mod advance;
 mod apply;
+mod attempts;
 mod bodies;
 mod check;
 mod cold;

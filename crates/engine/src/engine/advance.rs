@@ -2,9 +2,10 @@
 //! of pauses.
 
 use super::Engine;
+use super::attempts::Failure;
 use super::cold::{LOAD_REST_MS, Need};
 use crate::effects::{Effects, Event};
-use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::ids::{Millis, QueueId, SessionId};
 use crate::jobs::State;
 use crate::limits::HELD_CHORES_REST_MS;
 use crate::queues::Queue;
@@ -103,7 +104,7 @@ impl Engine {
         *self.sessions[id].timer_mut() = None;
         while !self.meter.request_is_spent() {
             let Some(slot) = self.sessions[id].first_overdue(now) else { break };
-            self.time_out(slot, effects);
+            self.fail_attempt(slot, Failure::TimedOut, effects);
         }
         // If the session waited for a job, it may have got a job whose lease has just ended. Then
         // the session no longer waits.
@@ -159,13 +160,6 @@ impl Engine {
         self.count_miss(queue);
         self.stop_waiting(id);
         effects.events.push((id, Event::NoItem(Some(queue))));
-    }
-
-    /// Ends the lease of a job at its deadline.
-    fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
-        self.jobs[slot].count(|counters| &mut counters.timeouts);
-        self.tally.timeouts += 1;
-        self.lose_lease(slot, effects);
     }
 
     /// Sets the timer of a queue to the moment of its next change.

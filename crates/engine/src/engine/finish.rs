@@ -1,5 +1,6 @@
 //! Finishing: a job ends, with success or with an error, and its watchers get the news.
 
+use super::attempts::Failure;
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
@@ -62,13 +63,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        if self.jobs[slot].is_submitted() {
-            self.finish_job(slot, news, effects);
-        } else {
-            self.send_last_news(slot, news, effects);
-            let priority = self.jobs[slot].priority();
-            self.bury(session, id, priority, effects)?;
-        }
+        self.fail_attempt(slot, Failure::Reported(news), effects);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Giving back: a leased job returns to its queue, or its holder buries it. This file also has the
 //! kick of one job.
 
+use super::attempts::Failure;
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, SessionId};
@@ -19,24 +20,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
-        self.tally.releases += 1;
-        self.end_lease(slot, LeaseEnd::GivenBack);
-        let job = &mut self.jobs[slot];
-        job.set_priority(priority);
-        job.set_due(self.now.plus_seconds(delay_s));
-        job.set_delay_s(delay_s);
-        job.count(|counters| &mut counters.releases);
-        if job.is_abandoned() {
-            self.remove_job(slot, effects);
-            return Ok(slot);
-        }
-        let next = if delay_s > 0 { State::Delayed } else { State::Ready };
-        self.change_state(slot, next);
-        self.note(Record::Update, slot, effects);
-        match next {
-            State::Ready => self.deliver_or_list(slot, effects),
-            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
-        }
+        self.fail_attempt(slot, Failure::Released { priority, delay_s }, effects);
         Ok(slot)
     }
 
@@ -50,7 +34,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
-        self.lose_lease(slot, effects);
+        self.fail_attempt(slot, Failure::Aborted, effects);
         Ok(())
     }
 
@@ -63,13 +47,19 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
-        self.tally.buries += 1;
         // A worker of another dialect can bury a job that has watchers. The watchers get the news
         // that the job failed.
         self.send_last_news(slot, &News::Fail, effects);
+        self.bury_held(slot, priority, effects);
+        Ok(slot)
+    }
+
+    /// Buries a leased job whose watchers have got their last news. If the job exists only for its
+    /// watchers, it ends instead.
+    pub(super) fn bury_held(&mut self, slot: JobSlot, priority: u32, effects: &mut Effects) {
+        self.tally.buries += 1;
         if self.jobs[slot].is_abandoned() {
-            self.remove_job(slot, effects);
-            return Ok(slot);
+            return self.remove_job(slot, effects);
         }
         self.end_lease(slot, LeaseEnd::Buried);
         self.jobs.deal_buried_order(slot);
@@ -79,7 +69,6 @@ impl Engine {
         self.change_state(slot, State::Buried);
         self.note(Record::Update, slot, effects);
         self.add_to_list(slot);
-        Ok(slot)
     }
 
     /// Makes a delayed or buried job ready.

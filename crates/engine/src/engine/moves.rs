@@ -93,10 +93,7 @@ impl Engine {
             let (id, sync) = (self.jobs[slot].id(), self.queue_sync(from));
             effects.records.push(Record::Rerouted { slot, id, from, sync, is_requested });
         }
-        match self.jobs[slot].state() {
-            State::Ready => self.deliver_or_list(slot, effects),
-            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
-        }
+        self.enlist(slot, effects);
         self.drop_if_unwanted(from, effects);
     }
 }

@@ -6,10 +6,10 @@ use crate::chores::{Chore, Held, ReturnHeld};
 use crate::collections::Ordered;
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;
+use crate::engine::attempts::Failure;
 use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::{Job, JobList, State};
 use crate::sessions::{ReturnOrder, Waiting};
-use crate::spans::LeaseEnd;
 
 /// A chore sorts jobs by their leases before it gives them back. Sorting this many leases counts as
 /// one unit of work.
@@ -177,8 +177,7 @@ impl Engine {
             // The job may have ended while the chore waited for its turn. The job's queue may have
             // vanished, too.
             if self.is_still_held(&next) {
-                self.end_lease(next.slot, LeaseEnd::Lost);
-                self.return_lost(next.slot, return_order, effects);
+                self.fail_attempt(next.slot, Failure::HolderLeft(return_order), effects);
             }
         }
         false
@@ -207,8 +206,7 @@ impl Engine {
                 return true;
             }
             jobs_left -= 1;
-            self.end_lease(slot, LeaseEnd::Lost);
-            self.return_lost(slot, return_order, effects);
+            self.fail_attempt(slot, Failure::HolderLeft(return_order), effects);
         }
     }
 

@@ -5,7 +5,6 @@ use crate::effects::{Effects, Handout, News};
 use crate::engine::{Engine, Take};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::policy::Name;
-use crate::spans::SpanKind;
 
 /// Statistics of a queue, as in Kestrel. The counters start at 0 when the process makes the queue.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -97,12 +96,7 @@ impl Engine {
         self.note_read(slot);
         let job = &self.jobs[slot];
         let (id, body) = (job.id(), job.body());
-        self.tally.takes += 1;
-        let ready_since = job.ready_since();
-        self.tally.times.waits_ms.add(self.now.since(ready_since));
-        if self.spans.is_on() {
-            self.note_span(SpanKind::Wait, slot, None, ready_since);
-        }
+        self.hand_out(slot, None);
         self.finish_job(slot, &News::done(), effects);
         Take::Finished { job: slot, id, body }
     }

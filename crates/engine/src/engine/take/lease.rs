@@ -1,10 +1,10 @@
 //! Leases. Every lease begins, is renewed, moves to another session, and ends in this file.
 
-use crate::effects::{Effects, Handout, News, Record};
+use crate::effects::{Effects, Handout, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::{Lease, State};
-use crate::sessions::{NEVER, ReturnOrder, Session};
+use crate::sessions::NEVER;
 use crate::spans::{LeaseEnd, Span, SpanKind};
 
 impl Engine {
@@ -18,15 +18,13 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) -> Handout {
-        self.tally.takes += 1;
-        let ready_since = self.jobs[slot].ready_since();
-        self.tally.times.waits_ms.add(self.now.since(ready_since));
         self.change_state(slot, State::Leased);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
         let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
         let deadline = self.deadline(self.jobs[slot].ttr_s()).min(until);
+        self.jobs[slot].count(|counters| &mut counters.takes);
+        self.hand_out(slot, Some(lease.id));
         let job = &mut self.jobs[slot];
-        job.count(|counters| &mut counters.takes);
         job.set_due(deadline);
         job.set_lease(Some(lease));
         job.set_taken(self.now);
@@ -35,11 +33,20 @@ impl Engine {
         self.jobs.recharge(slot);
         self.sessions[session].hold(queue, lease.id, deadline, slot);
         self.arm_session(session);
-        if self.spans.is_on() {
-            self.note_span(SpanKind::Wait, slot, Some(lease.id), ready_since);
-        }
         self.note(Record::Count, slot, effects);
         handout
+    }
+
+    /// Counts a hand-out of a ready job. Every hand-out is here: with a lease, or without one if the
+    /// job ends at the same time.
+    #[inline]
+    pub(in crate::engine) fn hand_out(&mut self, slot: JobSlot, lease: Option<LeaseId>) {
+        self.tally.takes += 1;
+        let ready_since = self.jobs[slot].ready_since();
+        self.tally.times.waits_ms.add(self.now.since(ready_since));
+        if self.spans.is_on() {
+            self.note_span(SpanKind::Wait, slot, lease, ready_since);
+        }
     }
 
     /// Ends the lease of a job. Every lease ends here. The caller sets the job's state.
@@ -140,53 +147,5 @@ impl Engine {
         self.sessions[to].hold(queue, lease, deadline, slot);
         self.renew_deadline(slot);
         Ok(())
-    }
-
-    /// Ends the lease of a job that its holder has lost, and returns the job to its queue. This
-    /// counts as a failed attempt.
-    pub(in crate::engine) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let holder = self.jobs[slot].lease().map(|lease| lease.holder);
-        let return_order =
-            holder.and_then(|holder| self.sessions.find(holder)).map(Session::return_order);
-        self.end_lease(slot, LeaseEnd::Lost);
-        self.return_lost(slot, return_order.unwrap_or_default(), effects);
-    }
-
-    /// Returns a job to its queue, after the holder has lost the job and the lease has ended. In
-    /// two cases the job ends instead. Either the job has used up its attempts, or it exists only
-    /// for its watchers and has no watcher left.
-    pub(in crate::engine) fn return_lost(
-        &mut self,
-        slot: JobSlot,
-        return_order: ReturnOrder,
-        effects: &mut Effects,
-    ) {
-        let attempts_max = self.attempts_max;
-        if let Some(extension) = self.queues[self.jobs[slot].queue()].extension_mut() {
-            extension.cancelled += 1;
-        }
-        let job = &mut self.jobs[slot];
-        job.count(|counters| &mut counters.failures);
-        let exhausted =
-            attempts_max > 0 && job.is_submitted() && job.counters().failures >= attempts_max;
-        job.forget_progress();
-        if exhausted {
-            self.end_job(slot, &News::Fail, effects);
-        } else if job.is_abandoned() {
-            self.remove_job(slot, effects);
-        } else {
-            match return_order {
-                ReturnOrder::KeepPlace => self.note(Record::Count, slot, effects),
-                ReturnOrder::ToTail => {
-                    self.jobs.move_to_tail(slot);
-                    self.note(Record::Moved, slot, effects);
-                }
-            }
-            // The age of the job counts from its put again. If the age counted from now, a job that
-            // crashes every worker would never expire.
-            self.jobs[slot].set_due(Millis(0));
-            self.change_state(slot, State::Ready);
-            self.deliver_or_list(slot, effects);
-        }
     }
 }

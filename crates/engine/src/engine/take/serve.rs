@@ -4,11 +4,21 @@
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::jobs::State;
 use crate::limits::SERVING_REST_MS;
 use crate::queues::{Pause, PauseReason};
 use crate::sessions::{ReadMode, Waiting};
 
 impl Engine {
+    /// Adds a job to the list for its state. If the job is ready, a session that waits can get it
+    /// instead.
+    pub(in crate::engine) fn enlist(&mut self, slot: JobSlot, effects: &mut Effects) {
+        match self.jobs[slot].state() {
+            State::Ready => self.deliver_or_list(slot, effects),
+            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
+        }
+    }
+
     /// Hands a job that became ready to the session that has waited longest for a job of its queue.
     /// If no session waits, adds the job to the list of ready jobs.
     pub(in crate::engine) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
