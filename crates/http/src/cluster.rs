@@ -26,6 +26,10 @@ pub struct ClusterFacts {
     pub refused: u64,
     /// Appends whose outcome was not known at first.
     pub unknown: u64,
+    /// Bytes of a copy of another node's folder that have arrived.
+    pub copy_bytes: u64,
+    /// The bytes of this copy. 0: the node fetches none.
+    pub copy_total_bytes: u64,
 }
 
 /// The metrics of a node that follows.
@@ -58,4 +62,8 @@ pub(crate) fn render(page: &mut Exposition, facts: &ClusterFacts) {
     page.number("lineshaft_cluster_refused_appends_total", Counter, help, facts.refused);
     let help = "Appends whose outcome was not known at first.";
     page.number("lineshaft_cluster_unknown_appends_total", Counter, help, facts.unknown);
+    let help = "Bytes of a copy of another node's folder that have arrived.";
+    page.number("lineshaft_cluster_copy_bytes", Gauge, help, facts.copy_bytes);
+    let help = "The bytes of this copy. 0: the node fetches none.";
+    page.number("lineshaft_cluster_copy_total_bytes", Gauge, help, facts.copy_total_bytes);
 }

@@ -192,6 +192,31 @@ fn a_later_copy_keeps_the_sealed_segments_of_an_earlier_attempt() {
 }
 
 #[test]
+fn the_zeros_after_the_end_need_not_arrive() {
+    let source = Source::new(11);
+    let (disk, _) = own_log(111);
+    let copy = |groups: usize| -> Result<(), CopyError> {
+        let mut copy = IncomingCopy::begin(Arc::new(disk.clone()), source.point)?;
+        while let Some(number) = copy.next_segment() {
+            let bytes = &source.segments[&number];
+            copy.begin_segment(bytes.len() as u64)?;
+            let is_last = number == source.point.last();
+            copy.write(&bytes[..if is_last { groups } else { bytes.len() }])?;
+            if is_last && groups < bytes.len() {
+                copy.end_with_zeros()?;
+            }
+        }
+        copy.finish()
+    };
+    let end = source.point.end().offset() as usize;
+    let error = copy(end - 8).unwrap_err();
+    assert!(matches!(error, CopyError::Damage(_)), "{error}");
+    copy(end).unwrap();
+    disk.crash();
+    assert!(open(&disk).unwrap() == source.state);
+}
+
+#[test]
 fn segments_of_another_log_are_not_kept() {
     let (one, other) = (Source::new(8), Source::new(9));
     let (disk, own) = own_log(108);

@@ -14,14 +14,17 @@
 //! - `guards.rs`: checks again and again that the servers of NATS are safe. `hints.rs`: what the nodes
 //!   tell people and each other.
 //! - `follower.rs`: what the main thread does while the node follows.
+//! - `copy.rs`: a node that is new, or too far behind, fetches a copy of another node's folder.
 //! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS; `line.rs`:
 //!   their lines. `pass.rs`: passes the clients of a follower on to the leader.
 //! - `status.rs`: what the node says about itself.
 //!
-//! Invariant: a process leads at most once. A leader that is deposed ends at once, and the service
-//! manager starts it again, as a follower.
+//! Invariant: a process leads at most once, and has one folder. A leader that is deposed ends at once,
+//! and so does a node that has a copy of another folder. The service manager starts it again, as a
+//! follower.
 
 mod apply;
+pub(crate) mod copy;
 pub(crate) mod follower;
 mod guards;
 mod hints;
@@ -48,11 +51,16 @@ pub enum ClusterFailure {
     /// Another node leads now.
     #[error("node {0} leads now; this process ends, and follows after its next start")]
     Deposed(String),
-    /// The folder lacks groups that the stream has no longer, or never had.
+    /// A copy of another node's folder is here. Only a start can adopt it.
     #[error(
-        "the data folder is too far behind the stream; put a backup of another node's folder in its place"
+        "this node has a whole copy of the folder of node {0}; this process ends, and follows from there after \
+         its next start"
     )]
-    NeedsCopy,
+    Copied(String),
+    /// The folder lacks groups that the stream has no longer, or never had. The system refuses what
+    /// a copy needs.
+    #[error("this node cannot fetch a copy of another node's folder: {0}")]
+    Fetch(std::io::Error),
     /// The stream or the folder is wrong.
     #[error("{0}; this node serves nothing until an operator has looked at it")]
     Fault(#[from] Fault),
@@ -68,11 +76,11 @@ impl ClusterFailure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             ClusterFailure::Stream(_) => exit::BAD_CONFIGURATION,
-            ClusterFailure::Deposed(_) => exit::NOT_LEADER,
-            ClusterFailure::NeedsCopy
-            | ClusterFailure::Fault(_)
-            | ClusterFailure::Apply(_)
-            | ClusterFailure::Ids(_) => exit::DAMAGED_DATA,
+            ClusterFailure::Deposed(_) | ClusterFailure::Copied(_) => exit::NOT_LEADER,
+            ClusterFailure::Fetch(_) => exit::SYSTEM,
+            ClusterFailure::Fault(_) | ClusterFailure::Apply(_) | ClusterFailure::Ids(_) => {
+                exit::DAMAGED_DATA
+            }
         }
     }
 }

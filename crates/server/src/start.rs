@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
+use crate::cluster::copy::send::Sending;
 use crate::cluster::follower::follow;
 use crate::cluster::join::{Joined, join};
 use crate::cluster::keys::Keys;
@@ -208,10 +209,12 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
             signals.or_else(EarlySignals::complete).map_err(failed("watch for signals"))?;
         let opened_ms = broker.clock_step_ms();
         let early = clock.moved(-opened_ms);
+        let keys = Keys::load(&config.cluster)?;
+        let with = (keys.clone(), config.data.dir.clone());
         let mut thread =
-            NodeThread::spawn(&config.cluster, joined, broker.clone(), early, status.clone())
+            NodeThread::spawn(&config.cluster, joined, broker.clone(), early, status.clone(), with)
                 .map_err(failed("start a thread"))?;
-        let peers = join_peers(&config.cluster, &thread, (broker.clone(), early))?;
+        let peers = join_peers(&config, keys, &thread, (broker.clone(), early))?;
         listen(&mut endpoints)?;
         let passing = peers.pass_on(&endpoints, &limits).map_err(failed("pass clients on"))?;
         let follows = follow(&mut thread, &broker, (&mut all, hangup), &reloader);
@@ -467,16 +470,20 @@ fn join_cluster(
 /// Starts the links to other nodes. Nobody listens at this node's address before: otherwise other
 /// nodes would not notice that its last process is gone.
 fn join_peers(
-    settings: &Cluster,
+    config: &Config,
+    keys: Keys,
     node: &NodeThread,
     broker: (Broker, Clock),
 ) -> Result<Peers, ServeError> {
+    let settings = &config.cluster;
     // The protocol is of no importance for the socket.
     let mut bound = bind(Protocol::Http, &settings.listen, &SocketOptions::default())?.remove(0);
     bound.listen()?;
-    let (keys, socket) = (Keys::load(settings)?, bound.socket.into());
+    let socket = bound.socket.into();
     let (status, events) = (node.status.clone(), node.events.clone());
-    Peers::spawn(keys, socket, node.identity, broker, status, events)
+    let sending = Sending::new(config.data.dir.clone(), settings.copy_bytes_per_s);
+    let sending = sending.map_err(failed("open the data folder"))?;
+    Peers::spawn(keys, socket, node.identity, broker, status, events, sending)
         .map_err(failed("connect the nodes"))
 }
 

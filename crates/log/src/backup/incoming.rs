@@ -51,7 +51,8 @@ pub enum CopyError {
 }
 
 /// A copy that arrives. For each segment that [`IncomingCopy::next_segment`] returns, call
-/// `begin_segment`, and `write` with all bytes. Then call `finish`.
+/// `begin_segment`, and `write` with all bytes, or `end_with_zeros` after some of them. Then call
+/// `finish`.
 pub struct IncomingCopy {
     disk: Arc<dyn Disk>,
     point: BackupPoint,
@@ -173,6 +174,16 @@ impl IncomingCopy {
         if arriving.unsynced >= UNSYNCED_BYTES_MAX {
             arriving.file.sync_data()?;
             arriving.unsynced = 0;
+        }
+        self.end_segment()
+    }
+
+    /// Ends the segment: all its other bytes are zeros, and need not arrive. The check of the copy
+    /// fails if a group is missing.
+    pub fn end_with_zeros(&mut self) -> Result<(), CopyError> {
+        if let Some(arriving) = &mut self.arriving {
+            // `allocate` has filled the file with zeros.
+            arriving.written = arriving.size;
         }
         self.end_segment()
     }

@@ -3,10 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use replica::Incarnation;
 use replica::report::Report;
+use replica::{Incarnation, Lineage};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
+use crate::cluster::copy::{hex, lineage};
 use crate::config::protocol::Protocol;
 use crate::threads::mailbox::Peer;
 
@@ -19,6 +20,8 @@ pub(crate) enum Purpose {
     Report(Report),
     /// A client of another node speaks this protocol from here on.
     Pass(Protocol, Peer),
+    /// A node of this lineage needs a copy of the folder: see `copy.rs`.
+    Copy(Lineage),
 }
 
 /// What a node answers to a report.
@@ -40,12 +43,16 @@ impl Purpose {
             Purpose::Pass(protocol, peer) => {
                 format!("pass 1 {} {}", protocol.name(), peer.shown_with_port())
             }
+            Purpose::Copy(lineage) => format!("copy 1 {}", hex(*lineage)),
         }
     }
 
     pub(crate) fn decode(line: &str) -> Option<Purpose> {
         if let Some(report) = Report::decode(line) {
             return Some(Purpose::Report(report));
+        }
+        if let Some(digits) = line.strip_prefix("copy 1 ") {
+            return lineage(digits).map(Purpose::Copy);
         }
         let (protocol, peer) = line.strip_prefix("pass 1 ")?.split_once(' ')?;
         let protocol = Protocol::ALL.into_iter().find(|one| one.name() == protocol)?;
@@ -104,6 +111,7 @@ mod tests {
             Purpose::Report(Report { node: 7, applied: 9, ..Report::default() }),
             Purpose::Pass(Protocol::Gearman, peer),
             Purpose::Pass(Protocol::Beanstalk, Peer::Local),
+            Purpose::Copy(Lineage([0x0a; 16])),
         ] {
             assert_eq!(Purpose::decode(&purpose.encode()), Some(purpose));
         }
@@ -121,6 +129,8 @@ mod tests {
             "pass 1 smtp unix",
             "pass 2 beanstalk unix",
             "pass 1 http 1.2.3.4",
+            "copy 1 0a",
+            "copy 2 0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
         ] {
             assert_eq!(Purpose::decode(line), None, "{line}");
         }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as StdReceiver, SyncSender, sync_channel};
@@ -28,7 +29,10 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::cluster::ClusterFailure;
 use crate::cluster::apply::Applier;
+use crate::cluster::copy::Progress;
+use crate::cluster::copy::fetch::{Discarding, Fetch};
 use crate::cluster::join::Joined;
+use crate::cluster::keys::Keys;
 use crate::cluster::peers::Identity;
 use crate::cluster::status::{Leader, Status};
 use crate::cluster::{guards, hints};
@@ -76,6 +80,7 @@ impl NodeThread {
         broker: Broker,
         clock: Clock,
         status: Arc<Status>,
+        (keys, folder): (Keys, PathBuf),
     ) -> std::io::Result<NodeThread> {
         let (events, received) = unbounded_channel();
         let (lead, leads) = oneshot::channel();
@@ -121,6 +126,15 @@ impl NodeThread {
         let is_unsafe_allowed = settings.unsafe_flush;
         let (own_hint, newest_hint) = watch::channel(Hint::default());
         let hints = hints::run(joined.place.clone(), setting.node, newest_hint, events.clone());
+        let fetch = Fetch {
+            keys,
+            place: joined.place.clone(),
+            lineage: identity.lineage,
+            node: identity.node,
+            folder,
+            status: status.clone(),
+            events: events.clone(),
+        };
         let (own_status, place) = (status.clone(), joined.place);
         let run = move || {
             runtime.block_on(async move {
@@ -141,6 +155,8 @@ impl NodeThread {
                     events: received,
                     group_ready,
                     applier,
+                    fetch: Some(fetch),
+                    discarding: None,
                     clock,
                     status: own_status,
                     lead: Some(lead),
@@ -183,6 +199,10 @@ struct Runner {
     events: UnboundedReceiver<Event>,
     group_ready: Arc<Notify>,
     applier: Applier,
+    /// `None`: this node fetches a copy of another node's folder.
+    fetch: Option<Fetch>,
+    /// Removes the rest of a copy that is not needed any more.
+    discarding: Option<Discarding>,
     clock: Clock,
     status: Arc<Status>,
     /// `None`: this node leads, or its end is known.
@@ -291,6 +311,7 @@ impl Runner {
                 self.status.say(format!("follows {name}"));
                 let incarnation = claim.incarnation;
                 self.status.led_by(Leader { node, name, address, incarnation });
+                self.discard_copy();
             }
             Act::Lead { epoch, at, time_ms, id_limit } => {
                 self.begin_to_lead(epoch, at, time_ms, id_limit);
@@ -316,7 +337,7 @@ impl Runner {
                 self.broker.renewed(epoch);
                 return self.next_group();
             }
-            Act::Fetch => self.end(ClusterFailure::NeedsCopy),
+            Act::Fetch => self.fetch_copy(),
             Act::End(End::Resigned) => {
                 self.has_resigned = true;
                 self.is_over = true;
@@ -333,11 +354,40 @@ impl Runner {
                 if !self.stream.has_place() =>
             {
                 // The cluster began with jobs, which this new folder does not have.
-                self.end(ClusterFailure::NeedsCopy);
+                self.fetch_copy();
             }
             Act::Fault(fault) => self.end(fault.into()),
         }
         None
+    }
+
+    /// The folder needs a copy of another node's folder. Meanwhile this thread goes on: it shows that
+    /// the node is alive, and what it needs of the stream.
+    fn fetch_copy(&mut self) {
+        let Some(fetch) = self.fetch.take() else { return };
+        let group = self.stream.at().number;
+        tracing::warn!(
+            group,
+            "the stream does not have what comes after this data folder: this node fetches a copy of another \
+             node's folder"
+        );
+        self.status.say("needs a copy of another node's folder".to_owned());
+        self.status.copies(Progress { group, ..Progress::default() });
+        if let Err(error) = fetch.spawn(group, self.discarding.take()) {
+            self.end(ClusterFailure::Fetch(error));
+        }
+    }
+
+    /// The folder has its place in the stream, so it needs no copy.
+    fn discard_copy(&mut self) {
+        if let Some(fetch) = &self.fetch
+            && self.discarding.is_none()
+        {
+            match fetch.discard() {
+                Ok(thread) => self.discarding = Some(thread),
+                Err(error) => tracing::warn!(%error, "cannot start a thread"),
+            }
+        }
     }
 
     fn name_of(&self, node: NodeId) -> String {
@@ -391,6 +441,7 @@ impl Runner {
         self.handle(Input::Durable(durable));
         let hint = self.hint(durable);
         let Counts { stale, refused, unknown, .. } = self.node.counts();
+        let copying = self.status.copying().unwrap_or_default();
         self.status.count(ClusterFacts {
             leads: self.node.leads(),
             epoch: hint.epoch,
@@ -402,6 +453,8 @@ impl Runner {
             stale,
             refused,
             unknown,
+            copy_bytes: copying.bytes,
+            copy_total_bytes: copying.total_bytes,
         });
         self.own_hint.send_replace(hint);
     }
@@ -417,6 +470,8 @@ impl Runner {
         let lag_ms = reader.at().time_ms.saturating_sub(at.time_ms);
         // A leader's last groups may not be accepted yet, so it has no chain for the last one.
         let is_settled = at.number == applied;
+        let copying = self.status.copying();
+        let reads = copying.is_none() && reader.epoch() > 0;
         Hint {
             name: leader.name.clone(),
             address: leader.address.clone(),
@@ -426,7 +481,7 @@ impl Runner {
             lineage: format!("{:032x}", u128::from_be_bytes(lineage.0)),
             role: if self.node.leads() {
                 Role::Leads
-            } else if reader.epoch() > 0 {
+            } else if reads {
                 Role::Follows
             } else {
                 Role::Starts
@@ -434,13 +489,13 @@ impl Runner {
             epoch: reader.epoch(),
             applied,
             chain: if is_settled { format!("{:016x}", at.chain.0) } else { String::new() },
-            durable,
-            needs: durable,
+            durable: if copying.is_some() { 0 } else { durable },
+            needs: copying.map_or(durable, |copying| copying.group),
             lag_ms: if is_behind { lag_ms } else { 0 },
             jobs: at.jobs,
             settings: leader.settings.clone(),
             refusal: self.status.refusal(),
-            fault: String::new(),
+            fault: if copying.is_some() { self.status.said() } else { String::new() },
             is_forgotten: false,
         }
     }

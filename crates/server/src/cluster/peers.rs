@@ -2,7 +2,8 @@
 //! bytes of clients.
 //!
 //! Each follower keeps a link to the leader. It reports over the link, and notices at once if the
-//! leader's process is gone. Other links carry the connections of clients: see `pass.rs`.
+//! leader's process is gone. Other links carry the connections of clients, or copies of folders: see
+//! `pass.rs` and `copy.rs`.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpListener as StdTcpListener;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::cluster::copy::send::Sending;
 use crate::cluster::keys::Keys;
 use crate::cluster::line::{self, Answer, Purpose};
 use crate::cluster::node::Event;
@@ -112,6 +114,7 @@ pub(crate) struct Shared {
     stream: Arc<Stream>,
     clock: Clock,
     events: UnboundedSender<Event>,
+    sending: Sending,
     entrance: watch::Receiver<Option<Arc<Entrance>>>,
 }
 
@@ -124,6 +127,7 @@ impl Peers {
         (broker, clock): (Broker, Clock),
         status: Arc<Status>,
         events: UnboundedSender<Event>,
+        sending: Sending,
     ) -> io::Result<Peers> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -137,6 +141,7 @@ impl Peers {
             stream,
             clock,
             events,
+            sending,
             entrance: entered,
         });
         let listener = {
@@ -196,6 +201,10 @@ async fn serve(shared: &Shared, socket: TcpStream) -> io::Result<()> {
             let arrived = entrance.and_then(|entrance| entrance.arrive(protocol, peer));
             let socket = arrived.ok_or(ErrorKind::ConnectionRefused)?;
             copy_bidirectional(&mut link, &mut UnixStream::from_std(socket)?).await.map(drop)
+        }
+        Purpose::Copy(lineage) => {
+            let refusal = shared.why_no_copy(lineage);
+            shared.sending.serve(&mut link, &shared.broker, lineage, refusal).await
         }
     }
 }
@@ -320,7 +329,32 @@ async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
 }
 
 impl Shared {
+    /// Why this node cannot send a copy of its folder to a node of this lineage. `None`: it can.
+    fn why_no_copy(&self, lineage: Lineage) -> Option<&'static str> {
+        if lineage != self.identity.lineage {
+            Some("it belongs to another cluster")
+        } else if self.status.copying().is_some() {
+            Some("it needs a copy itself")
+        } else if self.status.epoch() == 0 {
+            Some("it has not found its place in the stream yet")
+        } else {
+            None
+        }
+    }
+
     fn report(&self) -> Report {
+        if let Some(copying) = self.status.copying() {
+            // The stream must keep what comes after the copy. Until then, this node has nothing, and
+            // follows no epoch, so that no leader counts on it.
+            return Report {
+                node: self.identity.node,
+                incarnation: self.identity.incarnation,
+                lineage: self.identity.lineage,
+                needs: copying.group,
+                format: replica::record::FORMAT,
+                ..Report::default()
+            };
+        }
         let durable = self.stream.durable();
         Report {
             node: self.identity.node,

@@ -7,6 +7,8 @@ use http_api::{ClusterFacts, StartState};
 use replica::{Epoch, Incarnation, NodeId};
 use tokio::sync::watch;
 
+use crate::cluster::copy::Progress;
+
 /// The node that leads.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Leader {
@@ -33,6 +35,7 @@ pub(crate) struct Status {
     refusal: Mutex<String>,
     facts: Mutex<Option<ClusterFacts>>,
     link: Mutex<Option<Link>>,
+    copying: Mutex<Option<Progress>>,
     leader: watch::Sender<Option<Leader>>,
     epoch: AtomicU64,
     beats: AtomicU64,
@@ -45,6 +48,7 @@ impl Default for Status {
             refusal: Mutex::default(),
             facts: Mutex::default(),
             link: Mutex::default(),
+            copying: Mutex::default(),
             leader: watch::channel(None).0,
             epoch: AtomicU64::new(0),
             beats: AtomicU64::new(0),
@@ -82,6 +86,11 @@ impl Status {
         *lock(&self.said) = text;
     }
 
+    /// What the node does now.
+    pub(crate) fn said(&self) -> String {
+        lock(&self.said).clone()
+    }
+
     /// Another node, or this one, leads now.
     pub(crate) fn led_by(&self, leader: Leader) {
         // A leader that renews its claim stays the same.
@@ -107,6 +116,16 @@ impl Status {
     /// The leader does not answer.
     pub(crate) fn link_lost(&self) {
         *lock(&self.link) = None;
+    }
+
+    /// The node fetches a copy of another node's folder, and has come this far.
+    pub(crate) fn copies(&self, progress: Progress) {
+        *lock(&self.copying) = Some(progress);
+    }
+
+    /// How far the copy is that the node fetches. `None`: it fetches none.
+    pub(crate) fn copying(&self) -> Option<Progress> {
+        *lock(&self.copying)
     }
 
     /// The state of a node that does not lead yet. `None`: the start has not come that far.

@@ -19,6 +19,8 @@ const NODE_BYTES_MAX: usize = 64;
 const LEASE: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(10);
 /// A smaller stream would be full before its trims are worth a request.
 const STREAM_BYTES_MIN: u64 = 64 << 20;
+/// A slower copy would never end.
+const COPY_BYTES_PER_S_MIN: u64 = 1 << 20;
 
 /// The cluster that a server belongs to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -59,6 +61,8 @@ pub struct Cluster {
     pub stream_keep_bytes: u64,
     /// The size that the stream should not exceed.
     pub stream_max_bytes: u64,
+    /// A node sends a copy of its folder at most this fast, in bytes per second.
+    pub copy_bytes_per_s: u64,
     /// Whether servers of NATS can share a machine. Only for trials.
     pub allow_colocated: bool,
     /// Whether NATS may acknowledge before it has flushed. Only for trials.
@@ -86,6 +90,7 @@ impl Default for Cluster {
             lead: true,
             stream_keep_bytes: 256 << 20,
             stream_max_bytes: 16 << 30,
+            copy_bytes_per_s: 64 << 20,
             allow_colocated: false,
             unsafe_flush: false,
         }
@@ -148,7 +153,7 @@ impl Cluster {
 }
 
 /// The keys, in display order.
-pub(super) static SETTINGS: [Setting; 20] = [
+pub(super) static SETTINGS: [Setting; 21] = [
     Setting {
         key: "cluster.name",
         many: false,
@@ -282,6 +287,15 @@ pub(super) static SETTINGS: [Setting; 20] = [
         show: |config| quote(&size::format(config.cluster.stream_max_bytes)),
     },
     Setting {
+        key: "cluster.copy_rate",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.cluster.copy_bytes_per_s, parse_copy_rate(value[0]))
+        },
+        show: |config| quote(&size::format(config.cluster.copy_bytes_per_s)),
+    },
+    Setting {
         key: "cluster.allow_colocated",
         many: false,
         live: false,
@@ -383,5 +397,12 @@ fn parse_stream_bytes(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         bytes if bytes >= STREAM_BYTES_MIN => Ok(bytes),
         _ => Err(format!("`{text}` is less than {}", size::format(STREAM_BYTES_MIN))),
+    }
+}
+
+fn parse_copy_rate(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        bytes if bytes >= COPY_BYTES_PER_S_MIN => Ok(bytes),
+        _ => Err(format!("`{text}` is less than {}", size::format(COPY_BYTES_PER_S_MIN))),
     }
 }
