@@ -390,7 +390,6 @@ impl Broker {
         self.shared.log.as_ref().is_some_and(|log| {
             let id_limit = stream.map_or_else(|| log.id_limit(), |stream| stream.id_limit());
             log.open_batch_bytes() >= log.open_batch_bytes_max()
-                || stream.is_some_and(|stream| stream.holds())
                 || next_number + NUMBERS_MARGIN > id_limit
                 || log.lags()
         })
@@ -684,8 +683,8 @@ impl Shared {
         self.memory.note_inside(core.memory_bytes() + stream_bytes);
         self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
         core.ledger.end_turn(&core.engine);
-        let has_alarms = !core.ledger.follows() && !self.renews_claim();
-        let next = core.engine.next_deadline().filter(|_| has_alarms);
+        let leads = !core.ledger.follows();
+        let next = core.engine.next_deadline().filter(|_| leads);
         let earlier = next.filter(|next| core.alarm.is_none_or(|alarm| *next < alarm));
         if core.outgoing.is_empty() && earlier.is_none() {
             return;
@@ -785,9 +784,6 @@ impl Shared {
         let mut turn = self.turn(now);
         let core = &mut *turn.core;
         let now = core.engine.now();
-        if self.is_frozen() {
-            return Ok(false);
-        }
         core.ledger.cut();
         log.reclaim_copy(now.0, &slice, &mut Mover::new(core))?;
         core.ledger.appended = true;

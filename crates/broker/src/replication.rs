@@ -11,7 +11,6 @@ use replica::chain::Chain;
 use replica::group::At;
 use replica::{Epoch, Lineage};
 
-use crate::broker::Shared;
 use crate::core::Core;
 use crate::journal::state_hash::StateHash;
 use crate::journal::stream::{Stream, decode_place};
@@ -181,26 +180,6 @@ impl Broker {
         self.shared.stream.as_ref().is_none_or(|stream| stream.may_answer(now().0))
     }
 
-    /// Prepares a new claim of the leader itself, after [`Stream::hold`]. Returns whether the claim
-    /// can be made now: nothing waits for the stream, and no group is cut before
-    /// [`Broker::renewed`]. If it returns false, ask again when the stream has accepted a group.
-    pub fn freeze(&self) -> bool {
-        // Reclaim asks under the lock whether the stream is frozen.
-        let _turn = self.turn(Millis(0));
-        self.shared.stream.as_ref().is_some_and(|stream| stream.freeze())
-    }
-
-    /// The new claim of the leader is in the stream. The next groups belong to this epoch.
-    pub fn renewed(&self, epoch: Epoch) {
-        if let Some(stream) = &self.shared.stream {
-            stream.renewed(epoch);
-            // The end of this turn sends the alarm for what is due. During the renewal, there was
-            // none.
-            drop(self.turn(Millis(0)));
-            self.shared.notify_mailboxes();
-        }
-    }
-
     /// Gathers a fact that changes nothing, so that there is a group. Otherwise nothing of an idle
     /// stream could be trimmed.
     pub fn gather_nothing(&self) {
@@ -245,18 +224,5 @@ impl Broker {
         }
         self.set_clock_step();
         Ok(())
-    }
-}
-
-impl Shared {
-    /// Whether this node leads, and few changes should happen now: see [`Stream::hold`].
-    pub(crate) fn renews_claim(&self) -> bool {
-        self.stream.as_ref().is_some_and(|stream| stream.holds())
-    }
-
-    /// Whether the group that gathers cannot be cut now. Copies of reclaim must not be in it. The
-    /// answer stays true while the caller holds the broker's lock.
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.stream.as_ref().is_some_and(|stream| stream.is_frozen())
     }
 }

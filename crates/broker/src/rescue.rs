@@ -74,9 +74,6 @@ impl Shared {
             stored[index].body = body.ok().map(Body::from);
         });
         let mut turn = self.turn(now);
-        if self.is_frozen() {
-            return Ok(false);
-        }
         turn.core.rescue(log, &jobs)
     }
 

@@ -32,8 +32,10 @@ pub struct Summary {
     pub first_group: u64,
     /// Complete groups.
     pub groups: u64,
-    /// Claims that count.
+    /// Claims that count. Each one began an epoch.
     pub claims: u64,
+    /// Renewals that count.
+    pub renewals: u64,
     /// Records that do not count.
     pub stale: u64,
     /// Parts at the beginning, whose first part was trimmed.
@@ -134,9 +136,10 @@ impl Audit {
             Kind::Group => {
                 header.number.checked_sub(1).ok_or(record(RecordError::Invalid("number")))?
             }
-            Kind::Claim | Kind::Alive | Kind::Resign => header.number,
+            Kind::Claim | Kind::Renewal | Kind::Alive | Kind::Resign => header.number,
         };
-        let is_origin = header.kind == Kind::Claim && number == 0;
+        let is_claim = matches!(header.kind, Kind::Claim | Kind::Renewal);
+        let is_origin = is_claim && number == 0;
         let origin = Chain::origin(self.lineage, header.state, header.jobs);
         if is_origin && header.before != origin {
             return Err(AuditError::Origin(seq));
@@ -162,6 +165,7 @@ impl Audit {
                 return Ok(Some(group.at()));
             }
             Meaning::Claim(..) => self.summary.claims += 1,
+            Meaning::Renewal => self.summary.renewals += 1,
             Meaning::Stale => self.summary.stale += 1,
             Meaning::Part | Meaning::Alive | Meaning::Resign(_) => (),
         }

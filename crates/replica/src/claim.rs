@@ -1,4 +1,5 @@
-//! The bodies of two kinds of records: a claim, and a resignation.
+//! The bodies of two kinds of records: a claim, and a resignation. A renewal has the body of the
+//! claim that it repeats.
 
 use crate::{Incarnation, NodeId};
 
@@ -15,18 +16,10 @@ pub enum Reason {
     Resigned,
     /// An operator asked for it.
     Forced,
-    /// The leader itself renews its claim, so that the stream can be trimmed behind the old one.
-    Renewal,
 }
 
-const REASONS: [Reason; 6] = [
-    Reason::First,
-    Reason::Silence,
-    Reason::ProcessGone,
-    Reason::Resigned,
-    Reason::Forced,
-    Reason::Renewal,
-];
+const REASONS: [Reason; 5] =
+    [Reason::First, Reason::Silence, Reason::ProcessGone, Reason::Resigned, Reason::Forced];
 
 /// The body of a claim.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]

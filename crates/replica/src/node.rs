@@ -123,7 +123,6 @@ impl Node {
             Input::Durable(number) => self.durable = number,
             Input::Guards(is_safe) => self.safe_ms = is_safe.then_some(now_ms),
             Input::Gathered(group) => self.gathered(now_ms, group),
-            Input::Held => self.held(),
             Input::LeaderGone(incarnation) => self.leader_gone(incarnation),
             Input::Reported { report, is_live } => {
                 self.folders.reported(now_ms, report, is_live);

@@ -16,7 +16,7 @@ pub struct Reader {
     lineage: Lineage,
     tail: Seq,
     epoch: Epoch,
-    /// The last claim of the stream, also if it does not count.
+    /// The last claim or renewal of the stream, also if it does not count.
     claim: Seq,
     at: At,
     leader: Option<(NodeId, Claim)>,
@@ -36,6 +36,8 @@ pub enum Meaning {
     Alive,
     /// Another epoch begins.
     Claim(NodeId, Claim),
+    /// The leader has repeated its claim. The epoch goes on.
+    Renewal,
     /// The leader resigned.
     Resign(Resignation),
     /// The record does not count: it came too late, or a second time.
@@ -68,6 +70,14 @@ pub enum ReadError {
         number: u64,
         /// The epoch of the record.
         epoch: Epoch,
+    },
+    /// A node has repeated the claim of another node. No node does that.
+    #[error("record {seq} of the stream: node {writer:016x} renews the claim of another node")]
+    Imitated {
+        /// The record.
+        seq: Seq,
+        /// The node.
+        writer: NodeId,
     },
     /// Two nodes have different histories.
     #[error(
@@ -111,8 +121,8 @@ impl Reader {
         self.tail
     }
 
-    /// The last claim of the stream, also if it does not count. The conditions of the next append name
-    /// it: the stream does not know which claims count.
+    /// The last claim or renewal of the stream, also if it does not count. The conditions of the next
+    /// append name it: the stream does not know which claims count.
     #[must_use]
     pub fn claim(&self) -> Seq {
         self.claim
@@ -148,12 +158,15 @@ impl Reader {
         self.id_limit
     }
 
-    /// The last claim up to the tail, which this reader has not read.
-    pub(crate) fn introduce(&mut self, seq: Seq, writer: NodeId, claim: Claim) {
+    /// The last claim or renewal up to the tail, which this reader has not read. Returns whether it is
+    /// that of the leader.
+    pub(crate) fn introduce(&mut self, seq: Seq, header: &Header, claim: Claim) -> bool {
         self.claim = seq;
-        if seq == self.epoch {
-            self.leader = Some((writer, claim));
+        let epoch = if header.kind == Kind::Claim { seq } else { header.epoch };
+        if epoch == self.epoch {
+            self.leader = Some((header.writer, claim));
         }
+        epoch == self.epoch
     }
 
     /// Passes the next part of a group that this node wrote itself.
@@ -183,7 +196,7 @@ impl Reader {
         if header.lineage != self.lineage {
             return Err(ReadError::Lineage { seq });
         }
-        let is_claim = header.kind == Kind::Claim;
+        let is_claim = matches!(header.kind, Kind::Claim | Kind::Renewal);
         let meaning = self.judge(seq, header, body)?;
         self.tail = seq;
         if is_claim {
@@ -199,7 +212,7 @@ impl Reader {
         }
         let before = match header.kind {
             Kind::Group => header.number - 1,
-            Kind::Claim | Kind::Alive | Kind::Resign => header.number,
+            Kind::Claim | Kind::Renewal | Kind::Alive | Kind::Resign => header.number,
         };
         if header.epoch > self.epoch || before > self.at.number {
             return Err(ReadError::Gap { seq, number: before, epoch: header.epoch });
@@ -211,24 +224,33 @@ impl Reader {
             return Err(self.diverged(before, &header, header.before));
         }
         let invalid = |what| ReadError::Record { seq, error: RecordError::Invalid(what) };
-        match header.kind {
+        let meaning = match header.kind {
             Kind::Group => return self.group(seq, header, body),
-            Kind::Claim | Kind::Alive | Kind::Resign => self.assembly = None,
-        }
-        self.accept(&header);
-        match header.kind {
             Kind::Claim => {
                 let claim = Claim::decode(body).map_err(|_| invalid("claim"))?;
                 self.epoch = seq;
                 self.leader = Some((header.writer, claim.clone()));
-                Ok(Meaning::Claim(header.writer, claim))
+                // The next leader uses the number of an unfinished group again.
+                self.assembly = None;
+                Meaning::Claim(header.writer, claim)
+            }
+            Kind::Renewal => {
+                let claim = Claim::decode(body).map_err(|_| invalid("claim"))?;
+                let owner = (header.writer, claim);
+                // A reader that began behind the claim learns here who leads.
+                if *self.leader.get_or_insert_with(|| owner.clone()) != owner {
+                    return Err(ReadError::Imitated { seq, writer: header.writer });
+                }
+                Meaning::Renewal
             }
             Kind::Resign => {
                 let resignation = Resignation::decode(body).map_err(|_| invalid("resignation"))?;
-                Ok(Meaning::Resign(resignation))
+                Meaning::Resign(resignation)
             }
-            Kind::Alive | Kind::Group => Ok(Meaning::Alive),
-        }
+            Kind::Alive => Meaning::Alive,
+        };
+        self.accept(&header);
+        Ok(meaning)
     }
 
     fn group(&mut self, seq: Seq, header: Header, body: &[u8]) -> Result<Meaning, ReadError> {

@@ -17,13 +17,19 @@ pub const FORMAT: u16 = 1;
 const MAGIC: &[u8; 4] = b"LSR1";
 /// The header's checksum covers the bytes before it.
 const CRC_AT: usize = HEADER_BYTES - 4;
+/// The flag of a GROUP record without facts.
 const KEEPS_LEASE: u8 = 1;
+/// The flag of a CLAIM record that repeats a claim.
+const REPEATS: u8 = 1;
 
 /// What a record says.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 pub enum Kind {
     /// The writer leads from now on. The record's own sequence number is the epoch.
     Claim,
+    /// The leader repeats its claim, so that the stream can be trimmed behind the old record. The
+    /// epoch goes on.
+    Renewal,
     /// Facts, or one part of them.
     Group,
     /// The leader is alive, and has nothing to append.
@@ -95,6 +101,7 @@ impl Header {
     pub fn encode(&self, body: &[u8]) -> Vec<u8> {
         let (kind, flags) = match self.kind {
             Kind::Claim => (1, 0),
+            Kind::Renewal => (1, REPEATS),
             Kind::Group => (2, 0),
             Kind::Alive => (2, KEEPS_LEASE),
             Kind::Resign => (3, 0),
@@ -156,6 +163,7 @@ impl Header {
         }
         let kind = match (head[6], head[7]) {
             (1, 0) => Kind::Claim,
+            (1, REPEATS) => Kind::Renewal,
             (2, 0) => Kind::Group,
             (2, KEEPS_LEASE) => Kind::Alive,
             (3, 0) => Kind::Resign,
@@ -229,7 +237,7 @@ impl Header {
                 need(self.number > 0, "number")?;
                 need(self.after == self.before.then(&self.link()), "chain")
             }
-            Kind::Claim | Kind::Alive | Kind::Resign => {
+            Kind::Claim | Kind::Renewal | Kind::Alive | Kind::Resign => {
                 need(self.parts == 1 && self.facts == 0, "facts outside a group")?;
                 need(self.after == self.before, "chain outside a group")?;
                 need(self.kind != Kind::Alive || body.is_empty(), "body of an empty group")

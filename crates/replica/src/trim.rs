@@ -141,8 +141,10 @@ pub struct Situation {
     pub now_ms: u64,
     /// The moment when the epoch began.
     pub since_ms: u64,
-    /// The leader's claim.
+    /// The leader's epoch.
     pub epoch: Epoch,
+    /// The leader's claim, or its last renewal. It must stay in the stream.
+    pub claim: Seq,
     /// The last group that is durable in the leader's folder.
     pub durable: u64,
     /// The size of the stream.
@@ -160,7 +162,7 @@ pub enum Choice {
     Wait,
     /// Remove all records before this one.
     Trim(Seq),
-    /// Claim again. The own claim must stay in the stream, and is in the way.
+    /// Renew the claim, because it is in the way.
     Renew,
 }
 
@@ -183,10 +185,10 @@ pub fn choose(marks: &Marks, folders: &Folders, now: &Situation) -> Choice {
     let can_go = |mark: &&Mark| mark.number <= last && frees(mark);
     match marks.places.iter().rev().find(can_go) {
         None => Choice::Wait,
-        Some(mark) if mark.seq <= now.epoch => Choice::Trim(mark.seq),
+        Some(mark) if mark.seq <= now.claim => Choice::Trim(mark.seq),
         // A trim up to the claim may be enough. Otherwise the claim moves.
         Some(_) => {
-            let behind = |mark: &&Mark| mark.seq <= now.epoch && can_go(mark);
+            let behind = |mark: &&Mark| mark.seq <= now.claim && can_go(mark);
             let mark = marks.places.iter().rev().find(behind);
             mark.map_or(Choice::Renew, |mark| Choice::Trim(mark.seq))
         }
@@ -213,6 +215,7 @@ mod tests {
             now_ms: 100_000,
             since_ms: 0,
             epoch: 999,
+            claim: 999,
             durable: 900,
             stream_bytes: 1000 * MIB,
             keep_bytes: 100 * MIB,
@@ -266,11 +269,10 @@ mod tests {
     #[test]
     fn the_claim_stays() {
         let mut folders = Folders::default();
-        folders.reported(1, Report { epoch: 300, ..report(2, 900, 900) }, true);
-        let now = Situation { epoch: 300, ..situation() };
+        folders.reported(1, report(2, 900, 900), true);
+        let now = Situation { claim: 300, ..situation() };
         assert_eq!(choose(&marks(), &folders, &now), Choice::Trim(300));
-        folders.reported(1, Report { epoch: 20, ..report(2, 900, 900) }, true);
-        let now = Situation { epoch: 20, ..situation() };
+        let now = Situation { claim: 20, ..situation() };
         assert_eq!(choose(&marks(), &folders, &now), Choice::Renew);
     }
 
@@ -291,9 +293,9 @@ mod tests {
     #[test]
     fn a_trim_that_would_remove_nothing_is_not_tried() {
         let mut folders = Folders::default();
-        folders.reported(1, Report { epoch: 20, ..report(2, 900, 900) }, true);
+        folders.reported(1, report(2, 900, 900), true);
         // The stream counts more than the bytes of groups, and begins with the claim.
-        let now = Situation { epoch: 20, stream_bytes: 1400 * MIB, ..situation() };
+        let now = Situation { claim: 20, stream_bytes: 1400 * MIB, ..situation() };
         let mut marks = marks();
         marks.trimmed(20);
         assert_eq!(choose(&marks, &folders, &now), Choice::Renew);
@@ -311,12 +313,11 @@ mod tests {
             marks.note(seq, 128, group);
             bytes += 128 + RECORD_EXTRA_BYTES;
         }
-        let now = Situation { stream_bytes: bytes, keep_bytes: 50 * MIB, epoch: 1, ..situation() };
+        let now = Situation { stream_bytes: bytes, keep_bytes: 50 * MIB, claim: 1, ..situation() };
         assert_eq!(choose(&marks, &folders, &now), Choice::Wait, "two groups are too few");
-        folders.reported(1, Report { epoch: 1, ..report(2, 100, 100) }, true);
+        folders.reported(1, report(2, 100, 100), true);
         assert_eq!(choose(&marks, &folders, &now), Choice::Renew);
-        let renewed = Situation { epoch: 499_000, ..now };
-        folders.reported(1, Report { epoch: 499_000, ..report(2, 100, 100) }, true);
+        let renewed = Situation { claim: 499_000, ..now };
         assert_eq!(choose(&marks, &folders, &renewed), Choice::Trim(83 * 4096));
     }
 }

@@ -13,10 +13,12 @@ use std::sync::Arc;
 use common::{OURS, Writer, origin};
 use replica::Seq;
 use replica::chain::Chain;
-use replica::claim::Leader;
+use replica::claim::{Claim, Leader};
 use replica::group::At;
 use replica::node::{Act, Answer, Expect, Input, Node, Output, Request, Setting, Subject};
 use replica::reader::{Meaning, Reader};
+use replica::record::{Header, Kind};
+use replica::report::Report;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 /// How often each event can happen in one history.
@@ -29,6 +31,7 @@ struct Budget {
     busy: u8,
     strays: u8,
     restarts: u8,
+    trims: u8,
 }
 
 /// What the driver or the stream does wrong on purpose.
@@ -39,6 +42,10 @@ enum Sabotage {
     LostIsAppended,
     /// The stream ignores all conditions.
     NoConditions,
+    /// A renewal comes into the stream whatever its conditions.
+    RenewalsAlways,
+    /// A trim removes the last claim, too.
+    TrimsClaims,
 }
 
 #[derive(Clone, Debug)]
@@ -49,7 +56,9 @@ struct Cluster {
 
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
 struct State {
+    /// All records. A trim hides those before `first`.
     stream: Vec<(Subject, Arc<[u8]>)>,
+    first: Seq,
     flights: Vec<Flight>,
     processes: [Process; 2],
     acknowledged: BTreeMap<u64, Chain>,
@@ -100,6 +109,9 @@ enum Step {
     Wait(usize),
     Claim(usize),
     Gather(usize),
+    /// The leader considers a trim: it gets a report of the other node, and learns how large the
+    /// stream is.
+    Trim(usize),
     /// The process ends at any point, or has ended. It starts again from its folder.
     Restart(usize),
 }
@@ -115,8 +127,9 @@ fn start(number: usize, folder: At, incarnation: u64) -> Process {
         // So the nodes never act because of the time.
         lease_ms: 1 << 40,
         jitter_ms: 0,
-        keep_bytes: 1 << 40,
-        max_bytes: 1 << 50,
+        // So every trim is worth it.
+        keep_bytes: 0,
+        max_bytes: 1,
     };
     Process {
         node: Node::new(setting, folder, 1),
@@ -137,12 +150,19 @@ impl State {
     /// The last claim, also if it does not count.
     fn claim(&self) -> Seq {
         let claims = self.stream.iter().rposition(|(subject, _)| *subject == Subject::Claims);
-        claims.map_or(0, |at| at as Seq + 1)
+        let last = claims.map_or(0, |at| at as Seq + 1);
+        if last < self.first { 0 } else { last }
     }
 
     fn record(&self, seq: Seq) -> Option<Arc<[u8]>> {
         let at = usize::try_from(seq).ok()?.checked_sub(1)?;
-        self.stream.get(at).map(|(_, record)| record.clone())
+        self.stream.get(at).filter(|_| seq >= self.first).map(|(_, record)| record.clone())
+    }
+
+    /// The size of the stream, as nodes count it.
+    fn bytes(&self) -> u64 {
+        let kept = &self.stream[self.first as usize - 1..];
+        kept.iter().map(|(_, record)| record.len() as u64 + 200).sum()
     }
 
     /// Passes an input to a node, and does what it asks for.
@@ -175,8 +195,8 @@ impl State {
                 self.flights.push(flight);
             }
             Request::Tail => {
-                let last = self.tail();
-                self.answer(who, Answer::Tail { first: 1, last, bytes: 0 });
+                let (first, last, bytes) = (self.first, self.tail(), self.bytes());
+                self.answer(who, Answer::Tail { first, last, bytes });
             }
             Request::Read { seq } => {
                 let answer = self
@@ -192,7 +212,7 @@ impl State {
                 self.answer(who, answer);
             }
             Request::Follow { from } => self.processes[who].follows = from,
-            Request::Trim { .. } => unreachable!("the stream is too small"),
+            Request::Trim { below } => self.first = self.first.max(below),
         }
     }
 
@@ -217,7 +237,7 @@ impl State {
             Act::End(_) => self.processes[who].has_ended = true,
             Act::Fault(_) | Act::Fetch => self.has_failed = true,
             Act::Follows(..) | Act::MayAnswerUntil(_) => (),
-            Act::Cut | Act::Hold | Act::Renewed(_) => unreachable!("the stream is too small"),
+            Act::Cut => unreachable!("the stream is too small"),
         }
     }
 
@@ -232,6 +252,32 @@ impl State {
         }
         Some(chains)
     }
+
+    /// Whether no epoch has records of two processes that count.
+    fn epochs_have_one_owner(&self) -> bool {
+        let mut reader = Reader::new(OURS, origin(), 0, 0);
+        let (mut claimants, mut writers) = (BTreeMap::new(), BTreeMap::new());
+        self.stream.iter().all(|(_, record)| {
+            let Ok((header, body)) = Header::decode(record) else { return false };
+            let Ok(meaning) = reader.read(reader.tail() + 1, record) else { return false };
+            if meaning == Meaning::Stale {
+                return true;
+            }
+            let epoch = reader.epoch();
+            let claim = Claim::decode(body).ok();
+            claim.is_none_or(|claim| {
+                *claimants.entry(epoch).or_insert(claim.incarnation) == claim.incarnation
+            }) && *writers.entry(epoch).or_insert(header.writer) == header.writer
+        })
+    }
+
+    /// How many renewals count.
+    fn renewals(&self) -> usize {
+        let mut reader = Reader::new(OURS, origin(), 0, 0);
+        let meanings =
+            self.stream.iter().map_while(|(_, record)| reader.read(reader.tail() + 1, record).ok());
+        meanings.filter(|meaning| *meaning == Meaning::Renewal).count()
+    }
 }
 
 impl Cluster {
@@ -239,7 +285,14 @@ impl Cluster {
     fn arrive(&self, state: &mut State, at: usize) {
         let flight = state.flights.remove(at);
         let expect = Expect { tail: state.tail(), claim: state.claim() };
-        let is_right = flight.expect == expect || self.sabotage == Sabotage::NoConditions;
+        let is_renewal =
+            || Header::decode(&flight.record).is_ok_and(|(header, _)| header.kind == Kind::Renewal);
+        let is_let_in = match self.sabotage {
+            Sabotage::NoConditions => true,
+            Sabotage::RenewalsAlways => is_renewal(),
+            Sabotage::Nothing | Sabotage::LostIsAppended | Sabotage::TrimsClaims => false,
+        };
+        let is_right = flight.expect == expect || is_let_in;
         if is_right {
             state.stream.push((flight.subject, flight.record));
         }
@@ -259,6 +312,7 @@ impl Model for Cluster {
     fn init_states(&self) -> Vec<State> {
         let mut state = State {
             stream: Vec::new(),
+            first: 1,
             flights: Vec::new(),
             processes: [start(0, origin(), 10), start(1, origin(), 20)],
             acknowledged: BTreeMap::new(),
@@ -298,6 +352,7 @@ impl Model for Cluster {
             let leads = process.node.leads();
             steps.extend((!leads && left.claims > 0).then_some(Step::Claim(who)));
             steps.extend((leads && left.groups > 0).then_some(Step::Gather(who)));
+            steps.extend((leads && left.trims > 0).then_some(Step::Trim(who)));
         }
     }
 
@@ -352,6 +407,22 @@ impl Model for Cluster {
                 process.open.push(group.at());
                 state.input(who, Input::Gathered(group));
             }
+            Step::Trim(who) => {
+                state.left.trims -= 1;
+                let other = &state.processes[1 - who];
+                let durable = other.folder.number;
+                let epoch = other.node.reader().epoch();
+                let node = 2 - who as u64;
+                let report = Report { node, epoch, durable, needs: durable, ..Report::default() };
+                let own = state.processes[who].folder.number;
+                state.input(who, Input::Reported { report, is_live: true });
+                state.input(who, Input::Durable(own));
+                state.processes[who].now_ms += 20_000;
+                state.input(who, Input::Tick);
+                if self.sabotage == Sabotage::TrimsClaims {
+                    state.first = state.first.max(state.claim() + 1);
+                }
+            }
             Step::Restart(who) => {
                 state.left.restarts -= 1;
                 for flight in state.flights.iter_mut().filter(|flight| flight.sender == who) {
@@ -390,6 +461,14 @@ impl Model for Cluster {
                 })
             }),
             Property::always("no node fails", |_, state: &State| !state.has_failed),
+            Property::always("an epoch has one owner", |_, state: &State| {
+                state.epochs_have_one_owner()
+            }),
+            Property::always("the last claim is in the stream", |_, state: &State| {
+                let has_claims =
+                    state.stream.iter().any(|(subject, _)| *subject == Subject::Claims);
+                !has_claims || state.claim() > 0
+            }),
             Property::sometimes("two nodes believe that they lead", |_, state: &State| {
                 state.processes.iter().all(|process| process.node.leads())
             }),
@@ -397,26 +476,57 @@ impl Model for Cluster {
                 let last = state.processes.iter().map(|process| process.folder.epoch).max();
                 last > Some(1)
             }),
-            Property::sometimes("a lost answer ends in service", |model, state: &State| {
-                state.left.lost_answers < model.budget.lost_answers
-                    && state.acknowledged.len() == usize::from(model.budget.groups)
-            }),
+            Property::sometimes(
+                "all groups are acknowledged after lost answers",
+                |model, state: &State| {
+                    (model.budget.lost_answers == 0
+                        || state.left.lost_answers < model.budget.lost_answers)
+                        && state.acknowledged.len() == usize::from(model.budget.groups)
+                },
+            ),
+            Property::sometimes(
+                "the old claim is trimmed, and its leader acknowledges",
+                |model, state: &State| {
+                    let last = state.acknowledged.keys().last();
+                    let is_led = |process: &Process| {
+                        process.node.leads()
+                            && process.folder.epoch < state.first
+                            && Some(&process.folder.number) == last
+                    };
+                    model.budget.trims < 2
+                        || state.renewals() > 0 && state.processes.iter().any(is_led)
+                },
+            ),
         ]
     }
 }
 
-const ALWAYS: [&str; 4] = [
+const ALWAYS: [&str; 6] = [
     "the stream can be read",
     "no acknowledged group is lost",
     "every folder is a part of the history",
     "no node fails",
+    "an epoch has one owner",
+    "the last claim is in the stream",
 ];
 
 fn walk(budget: Budget) {
+    check(budget).assert_properties();
+}
+
+/// Like [`walk`], with a budget that is too small for some events.
+fn walk_always(budget: Budget) {
+    let checker = check(budget);
+    for property in ALWAYS {
+        checker.assert_no_discovery(property);
+    }
+}
+
+fn check(budget: Budget) -> impl Checker<Cluster> {
     let checker = Cluster { budget, sabotage: Sabotage::Nothing }.checker().threads(2);
     let checker = checker.spawn_bfs().join();
     println!("{} states", checker.unique_state_count());
-    checker.assert_properties();
+    checker
 }
 
 /// A stream that does this must not go unnoticed.
@@ -434,6 +544,7 @@ const NOTHING: Budget = Budget {
     busy: 0,
     strays: 0,
     restarts: 0,
+    trims: 0,
 };
 
 #[test]
@@ -454,6 +565,16 @@ fn strays_after_a_power_failure() {
 }
 
 #[test]
+fn trims_and_renewals() {
+    walk(Budget { trims: 2, ..NOTHING });
+    walk_always(Budget { claims: 1, lost_answers: 1, trims: 2, ..NOTHING });
+    walk_always(Budget { lost_answers: 1, trims: 2, groups: 1, ..NOTHING });
+    walk_always(Budget { restarts: 1, trims: 2, groups: 1, ..NOTHING });
+    walk_always(Budget { claims: 1, lost_answers: 1, strays: 1, trims: 2, ..NOTHING });
+    walk_always(Budget { strays: 1, lost_answers: 1, trims: 1, groups: 1, ..NOTHING });
+}
+
+#[test]
 fn busy_streams() {
     walk(Budget { lost_answers: 1, busy: 1, ..NOTHING });
 }
@@ -464,4 +585,8 @@ fn sabotage_is_noticed() {
     assert!(!is_noticed(Sabotage::Nothing, budget));
     assert!(is_noticed(Sabotage::LostIsAppended, budget));
     assert!(is_noticed(Sabotage::NoConditions, budget));
+    let budget = Budget { trims: 2, ..NOTHING };
+    assert!(!is_noticed(Sabotage::Nothing, budget));
+    assert!(is_noticed(Sabotage::RenewalsAlways, budget));
+    assert!(is_noticed(Sabotage::TrimsClaims, budget));
 }

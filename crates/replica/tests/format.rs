@@ -88,6 +88,7 @@ fn records() -> Vec<Vec<u8>> {
         group(1, 2, facts).record(0, lineage, 77),
         group(4, 2, Vec::new()).record(0, lineage, 77),
         without_facts(Kind::Claim, &claim().encode()),
+        without_facts(Kind::Renewal, &claim().encode()),
         without_facts(Kind::Alive, b""),
         without_facts(Kind::Resign, &Resignation { successor: 9 }.encode()),
     ]
@@ -149,13 +150,14 @@ fn values_that_contradict_each_other_are_refused() {
     wrong(|header| header.body_crc ^= 1, &whole.body);
     wrong(|header| header.kind = Kind::Alive, &whole.body);
     wrong(|header| header.kind = Kind::Claim, &whole.body);
+    wrong(|header| header.kind = Kind::Renewal, &whole.body);
     wrong(|_| (), &[2; 20]);
 }
 
 #[test]
 fn claims_and_resignations_are_read_as_they_were_written() {
     assert_eq!(Claim::decode(&claim().encode()), Ok(claim()));
-    for reason in [Reason::First, Reason::ProcessGone, Reason::Resigned, Reason::Renewal] {
+    for reason in [Reason::First, Reason::ProcessGone, Reason::Resigned, Reason::Forced] {
         let claim = Claim { reason, ..claim() };
         assert_eq!(Claim::decode(&claim.encode()), Ok(claim));
     }
@@ -165,7 +167,7 @@ fn claims_and_resignations_are_read_as_they_were_written() {
     }
     Claim::decode(&[&bytes[..], b"x"].concat()).unwrap_err();
     let mut unknown = bytes;
-    unknown[0] = 7;
+    unknown[0] = 6;
     Claim::decode(&unknown).unwrap_err();
     let long = Leader { name: "ü".repeat(200), ..Leader::default() };
     let read = Claim::decode(&Claim { leader: long, ..claim() }.encode()).unwrap();

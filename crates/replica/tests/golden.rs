@@ -74,6 +74,7 @@ fn records() -> Vec<(&'static str, Vec<u8>)> {
     let large = group((0..PART_BYTES_MAX + 9).map(|at| (at % 251) as u8).collect());
     vec![
         ("claim", header(Kind::Claim, &claim).encode(&claim)),
+        ("renewal", header(Kind::Renewal, &claim).encode(&claim)),
         ("group", group(b"three facts".to_vec()).record(0, LINEAGE, WRITER)),
         ("group-last-part", large.record(1, LINEAGE, WRITER)),
         ("alive", header(Kind::Alive, b"").encode(b"")),
@@ -85,7 +86,9 @@ fn describe(name: &str, bytes: &[u8], text: &mut String) {
     let (header, body) = Header::decode(bytes).unwrap();
     writeln!(text, "# {name}\n{header:#?}").unwrap();
     match header.kind {
-        Kind::Claim => writeln!(text, "{:#?}", Claim::decode(body).unwrap()).unwrap(),
+        Kind::Claim | Kind::Renewal => {
+            writeln!(text, "{:#?}", Claim::decode(body).unwrap()).unwrap();
+        }
         Kind::Resign => writeln!(text, "{:#?}", Resignation::decode(body).unwrap()).unwrap(),
         Kind::Group | Kind::Alive => {
             writeln!(text, "{:?}", String::from_utf8_lossy(body)).unwrap();

@@ -6,7 +6,7 @@ mod common;
 use common::{OURS, Writer, origin};
 use replica::Lineage;
 use replica::chain::Chain;
-use replica::claim::Resignation;
+use replica::claim::{Claim, Leader, Reason, Resignation};
 use replica::group::At;
 use replica::reader::{Meaning, ReadError, Reader};
 use replica::record::{Kind, PART_BYTES_MAX, RecordError};
@@ -99,6 +99,66 @@ fn a_claim_that_was_overtaken_does_not_count() {
 }
 
 #[test]
+fn a_renewal_keeps_the_epoch() {
+    let mut writer = Writer::new(1);
+    let mut records = vec![writer.claim()];
+    writer.epoch = 1;
+    records.push(writer.record(b"a"));
+    records.push(writer.renewal());
+    assert_eq!(read_all(&records), Ok(Meaning::Renewal));
+    records.push(writer.record(b"b"));
+    // A renewal that comes again late changes nothing, also if it is the last claim of the stream.
+    records.push(records[2].clone());
+    assert_eq!(read_all(&records), Ok(Meaning::Stale));
+    records.push(writer.record(b"c"));
+    assert_eq!(numbers(&records), [1, 2, 3]);
+    let mut reader = Reader::new(OURS, origin(), 0, 0);
+    for (record, claim) in records.iter().zip([1, 1, 3, 3, 5, 5]) {
+        reader.read(reader.tail() + 1, record).unwrap();
+        assert_eq!((reader.epoch(), reader.claim()), (1, claim));
+    }
+    let (leader, claim) = reader.leader().unwrap();
+    assert_eq!((*leader, claim.incarnation), (1, 101));
+}
+
+#[test]
+fn only_the_leader_renews() {
+    let mut first = Writer::new(1);
+    let mut records = vec![first.claim()];
+    first.epoch = 1;
+    records.push(first.record(b"a"));
+    // Another node cannot share the epoch.
+    let imitator = Writer { node: 2, ..first };
+    let imitated = [&records[..], &[imitator.renewal()]].concat();
+    assert_eq!(read_all(&imitated), Err(ReadError::Imitated { seq: 3, writer: 2 }));
+    // Neither can another process of the same node.
+    let process = Claim { reason: Reason::Silence, incarnation: 7, leader: Leader::default() };
+    let header = first.header(Kind::Renewal, &process.encode());
+    let restarted = [&records[..], &[header.encode(&process.encode())]].concat();
+    assert_eq!(read_all(&restarted), Err(ReadError::Imitated { seq: 3, writer: 1 }));
+    // A renewal of a former leader comes too late.
+    let mut second = Writer { node: 2, ..first };
+    records.push(second.claim());
+    second.epoch = 3;
+    records.push(first.renewal());
+    assert_eq!(read_all(&records), Ok(Meaning::Stale));
+    records.push(second.record(b"b"));
+    assert_eq!(numbers(&records), [1, 2]);
+}
+
+#[test]
+fn a_reader_that_never_saw_the_claim_learns_from_the_renewal_who_leads() {
+    let mut writer = Writer { epoch: 5, ..Writer::new(1) };
+    writer.record(b"a");
+    let mut reader = Reader::new(OURS, writer.at, 5, 20);
+    assert_eq!(reader.read(21, &writer.renewal()), Ok(Meaning::Renewal));
+    assert_eq!(reader.leader().map(|(node, _)| *node), Some(1));
+    let imitator = Writer { node: 2, ..writer };
+    let imitated = Err(ReadError::Imitated { seq: 22, writer: 2 });
+    assert_eq!(reader.read(22, &imitator.renewal()), imitated);
+}
+
+#[test]
 fn missing_records_are_noticed() {
     let mut writer = Writer::new(1);
     let claim = writer.claim();
@@ -161,6 +221,11 @@ fn parts_of_a_large_group() {
     doubled.insert(3, parts[1].clone());
     doubled.insert(2, parts[0].clone());
     assert_eq!(numbers(&doubled), [1]);
+
+    // A renewal that comes again late does not end the group.
+    let mut renewed = whole.clone();
+    renewed.insert(2, before.renewal());
+    assert_eq!(numbers(&renewed), [1]);
 
     // A missing part is noticed.
     let gap = |records: &[Vec<u8>]| matches!(read_all(records), Err(ReadError::Gap { .. }));

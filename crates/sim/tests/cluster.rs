@@ -28,6 +28,7 @@ fn cluster_seeds_keep_every_promise() {
     assert!(replication.deposed > SEEDS / 10, "{replication:?}");
     assert!(replication.resigned > SEEDS / 2, "{replication:?}");
     assert!(replication.trims > SEEDS / 10, "{replication:?}");
+    assert!(replication.renewals > SEEDS / 20, "{replication:?}");
     assert!(judged.holds > SEEDS, "{judged:?}");
     assert!(judged.item_holds > SEEDS / 4, "{judged:?}");
 }

@@ -59,8 +59,6 @@ pub struct Stream {
     /// The memory of the state hash.
     bytes: AtomicU64,
     leads: AtomicBool,
-    /// The leader renews its claim, so clients wait: see [`Stream::hold`].
-    holds: AtomicBool,
     /// The leader may answer until this moment, in milliseconds of the engine's time.
     answer_until_ms: AtomicU64,
     /// The folder had a place in the history of the cluster when it was opened.
@@ -93,8 +91,6 @@ pub(crate) struct Gathering {
     in_request: bool,
     /// The segment of the group that gathers.
     segment: u32,
-    /// No group is cut now, because its epoch is not known yet. The group that gathers grows instead.
-    is_frozen: bool,
     /// Groups for the stream, in order.
     sealed: VecDeque<SealedGroup>,
     /// The stream has a group, and has not accepted it yet.
@@ -124,7 +120,6 @@ impl Stream {
             id_limit: at.id_limit,
             in_request: false,
             segment: 0,
-            is_frozen: false,
             sealed: VecDeque::new(),
             in_flight: false,
             pending: VecDeque::new(),
@@ -137,7 +132,6 @@ impl Stream {
             id_limit: AtomicU64::new(at.id_limit),
             bytes: AtomicU64::new(0),
             leads: AtomicBool::new(false),
-            holds: AtomicBool::new(false),
             answer_until_ms: AtomicU64::new(0),
             has_place,
             on_group: OnceLock::new(),
@@ -177,38 +171,6 @@ impl Stream {
 
     pub(crate) fn may_answer(&self, now_ms: u64) -> bool {
         now_ms < self.answer_until_ms.load(Ordering::Acquire)
-    }
-
-    /// Makes clients, timers and chores wait, so that soon nothing waits for the stream: see
-    /// [`crate::Broker::freeze`].
-    pub fn hold(&self) {
-        self.holds.store(true, Ordering::Release);
-    }
-
-    /// Whether the leader renews its claim.
-    pub(crate) fn holds(&self) -> bool {
-        self.holds.load(Ordering::Acquire)
-    }
-
-    /// If nothing waits for the stream, cuts no group before [`crate::Broker::renewed`]. Returns
-    /// whether this is so now. Groups of the old epoch could not be sent in the next one.
-    pub(crate) fn freeze(&self) -> bool {
-        let mut gathering = self.lock();
-        let is_empty = gathering.facts.is_empty() && gathering.pending.is_empty();
-        gathering.is_frozen |= is_empty && !gathering.in_request;
-        gathering.is_frozen
-    }
-
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.lock().is_frozen
-    }
-
-    pub(crate) fn renewed(&self, epoch: Epoch) {
-        let mut gathering = self.lock();
-        gathering.epoch = epoch;
-        gathering.is_frozen = false;
-        drop(gathering);
-        self.holds.store(false, Ordering::Release);
     }
 
     /// Gathers a fact that changes nothing. The broker's lock must be held.
@@ -275,8 +237,7 @@ impl Stream {
         if gathering.in_flight {
             return None;
         }
-        let may_cut = !gathering.in_request && !gathering.is_frozen;
-        if gathering.sealed.is_empty() && may_cut {
+        if gathering.sealed.is_empty() && !gathering.in_request {
             // If a request is in progress, the end of its turn cuts the group.
             gathering.cut(&self.log);
         }
@@ -324,7 +285,7 @@ impl Stream {
 
     fn end_turn(&self) {
         let mut gathering = self.lock();
-        if !gathering.in_flight && gathering.sealed.is_empty() && !gathering.is_frozen {
+        if !gathering.in_flight && gathering.sealed.is_empty() {
             gathering.cut(&self.log);
         }
         let is_ready = !gathering.in_flight && !gathering.sealed.is_empty();
@@ -355,21 +316,15 @@ impl Gathering {
             if self.pending.is_empty() {
                 log.set_gate(Some(end));
             }
-            // A group that cannot be cut has room for as much as clients that must wait can change:
-            // the ends of many sessions, and what was read before.
-            let more = if self.is_frozen { 2 * log.open_batch_bytes_max() as u64 } else { 0 };
-            log.keep_together(now_ms, bytes + more + PLACE_BYTES);
+            log.keep_together(now_ms, bytes + PLACE_BYTES);
             self.segment = log.last_segment();
-        } else {
-            // Otherwise the process ends, which is safe, and another node leads.
-            assert!(has_room || !self.is_frozen, "few changes happen between two epochs");
         }
         self.time_ms = self.time_ms.max(now_ms);
     }
 
-    /// Ends the group that gathers, if it has facts. Not between two epochs: then the group goes on.
+    /// Ends the group that gathers, if it has facts.
     pub(crate) fn cut(&mut self, log: &Log) {
-        if self.facts.is_empty() || self.is_frozen {
+        if self.facts.is_empty() {
             return;
         }
         let (body, facts) = self.facts.take();
@@ -572,7 +527,7 @@ impl Journal for StreamJournal {
 
     fn take_due_counts(&mut self, now_ms: u64) -> BTreeSet<JobId> {
         let is_due = self.counts.len() >= COUNTS_MAX || now_ms >= self.counted_ms + COUNTS_MAX_MS;
-        if !is_due || self.counts.is_empty() || self.stream.holds() {
+        if !is_due || self.counts.is_empty() {
             return BTreeSet::new();
         }
         match self.counts.iter().nth(TURN_COUNTS).copied() {

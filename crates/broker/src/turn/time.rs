@@ -35,8 +35,8 @@ impl Turn<'_> {
     pub fn advance(&mut self) -> bool {
         let core = &mut *self.core;
         core.alarm = None;
-        if core.ledger.follows() || self.shared.renews_claim() {
-            // The leader decides what is due. While it renews its claim, this can wait.
+        if core.ledger.follows() {
+            // The leader decides what is due.
             return false;
         }
         core.engine.hold_chores(self.shared.writes_behind());

@@ -1,11 +1,11 @@
 //! Two nodes of a cluster, and a stream that accepts every group: what one node leads, the other one
 //! follows.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lineshaft_broker::{
-    Answer, ApplyError, Broker, BrokerError, Clearing, ClusterError, Event, JobId, Mailbox, Millis,
-    NewJob, Options, Patience, SessionId, Since, State, Take,
+    Answer, ApplyError, Broker, BrokerError, ClusterError, Event, JobId, Mailbox, Millis, NewJob,
+    Options, Patience, SessionId, Since, State, Take,
 };
 use proptest::prelude::*;
 use replica::Lineage;
@@ -418,86 +418,6 @@ fn a_full_follower_still_ends_jobs() {
     assert_eq!(at(&leader), at(&follower));
 }
 
-/// Keeps the last alarm.
-#[derive(Default)]
-struct Alarm(Mutex<Option<Millis>>);
-
-impl Mailbox for Alarm {
-    fn deliver(&self, _: SessionId, _: Answer<Event>) {}
-
-    fn released(&self) {}
-
-    fn alarm(&self, at: Millis) {
-        *self.0.lock().expect("no panic") = Some(at);
-    }
-}
-
-#[test]
-fn a_renewal_waits_for_no_timer_or_chore_and_ends_nothing() {
-    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 256 << 20));
-    let [leader, follower] = [&disks[0], &disks[1]].map(|disk| {
-        let log = log::Settings { segment_bytes: 8 << 20, ..log::Settings::default() };
-        let options = Options { log, ..cluster_options(disk) };
-        Broker::open(options, START).expect("it is new").0
-    });
-    lead(&leader, START);
-    let alarm = Arc::new(Alarm::default());
-    leader.add_mailbox(alarm.clone());
-    let stream = leader.stream().expect("it is a node");
-    let mut turn = leader.turn(START);
-    let [worker, late, other] = [(); 3].map(|()| turn.open_session(0));
-    for ttr_s in [3600, 1] {
-        for _ in 0..500 {
-            let job = NewJob { ttr_s, ..NewJob::default() };
-            turn.caller(other).put(job, b"x"[..].into()).value.expect("there is room");
-        }
-        let session = if ttr_s == 1 { late } else { worker };
-        while let Take::Granted(_) = turn.caller(session).take(Patience::None).value {}
-    }
-    let reader = turn.open_reader_session(0);
-    for _ in 0..2500 {
-        turn.caller(reader).add(b"many", b"x"[..].into(), None).value.expect("there is room");
-    }
-    assert_eq!(turn.caller(reader).remove_queue(b"many").value, Clearing::Waiting);
-    drop(turn);
-
-    // Leases have ended, and many items are left to remove. Both waits.
-    stream.hold();
-    assert!(leader.congested());
-    let now = Millis(START.0 + 5000);
-    drop(leader.turn(now));
-    pass_on(&leader, &follower);
-    leader.turn(now).set_alarm_again();
-    *alarm.0.lock().expect("no panic") = None;
-    assert!(leader.freeze(), "nothing waits for the stream");
-    assert_eq!(*alarm.0.lock().expect("no panic"), None, "nobody turns again and again");
-
-    // Sessions end, and bodies arrive that were sent before.
-    let mut turn = leader.turn(now);
-    for byte in 0..3 {
-        let put = turn.caller(other).put(NewJob::default(), vec![byte; 700 << 10].into());
-        put.value.expect("there is room");
-    }
-    turn.close_session(worker);
-    drop(turn);
-    assert!(stream.take_group().is_none(), "no group has the old epoch");
-    let before = at(&leader);
-    leader.renewed(before.epoch + 7);
-    assert!(alarm.0.lock().expect("no panic").is_some_and(|at| at <= now), "leases have ended");
-    pass_on(&leader, &follower);
-    assert_eq!(at(&follower).epoch, before.epoch + 7);
-    while leader.turn(now).advance() {}
-    pass_on(&leader, &follower);
-    assert_eq!(at(&leader), at(&follower));
-    let totals = follower.turn(now).totals();
-    assert_eq!((totals.ready, totals.leased), (1003, 0), "the items are gone");
-    for broker in [&leader, &follower] {
-        commit(broker, now);
-    }
-    assert_eq!(stream.durable(), at(&leader).number);
-    assert!(!leader.congested());
-}
-
 #[test]
 fn a_folder_that_lacks_a_job_is_refused() {
     let disk = log::FaultDisk::new(1, 32 << 20);
@@ -557,32 +477,17 @@ fn a_folder_is_used_only_by_its_own_cluster() {
 }
 
 #[test]
-fn a_leader_renews_its_claim_between_two_groups() {
+fn an_idle_leader_can_make_a_group() {
     let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
     let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
     lead(&leader, START);
-    let stream = leader.stream().expect("it is a node");
     put(&leader, START, 0);
-    stream.hold();
-    assert!(leader.congested(), "clients wait");
-    assert!(!leader.freeze(), "a group waits for the stream");
     pass_on(&leader, &follower);
-    assert!(leader.freeze());
-    // A change that comes nevertheless waits for the next epoch.
-    let (_, after) = put(&leader, START, 0);
-    assert!(stream.take_group().is_none());
-    let epoch = at(&leader).epoch + 5000;
-    leader.renewed(epoch);
-    assert!(!leader.congested());
-    let group = groups(&leader).next().expect("a job was put");
-    assert_eq!(group.epoch, epoch);
-    follower.apply(&group).expect("it follows the last one");
-    assert!(after.is_reached(leader.released()));
-    // An idle leader can make a group, too.
+    let number = at(&leader).number;
     leader.gather_nothing();
     pass_on(&leader, &follower);
     assert_eq!(at(&follower), at(&leader));
-    assert_eq!(at(&follower).number, group.number + 1);
+    assert_eq!(at(&follower).number, number + 1);
 }
 
 /// Counts how often it was told that replies may go.

@@ -131,11 +131,7 @@ pub(crate) fn start(place: Place, number: NodeId, shared: Shared) -> JoinHandle<
                     Act::Fetch => {
                         return shared.write(|ledger| ledger.faults.push("fetch".to_owned()));
                     }
-                    Act::MayAnswerUntil(_)
-                    | Act::Follows(..)
-                    | Act::Cut
-                    | Act::Hold
-                    | Act::Renewed(_) => (),
+                    Act::MayAnswerUntil(_) | Act::Follows(..) | Act::Cut => (),
                 }
             }
             if !inputs.is_empty() {

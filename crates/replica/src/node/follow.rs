@@ -89,6 +89,7 @@ impl Node {
     /// Reads the record after the tail.
     pub(super) fn read(&mut self, now_ms: u64, bytes: &Arc<[u8]>, out: &mut Vec<Output>) {
         let seq = self.reader.tail() + 1;
+        let knew_leader = self.reader.leader().is_some();
         let meaning = match self.read_record(seq, bytes) {
             Ok(meaning) => meaning,
             Err(error) => return self.fail(error.into(), out),
@@ -112,6 +113,11 @@ impl Node {
                     return self.end(End::LateClaim, out);
                 }
                 out.push(Output::Act(Act::Follows(node, claim)));
+            }
+            Meaning::Renewal => {
+                if let Some((node, claim)) = self.reader.leader().filter(|_| !knew_leader) {
+                    out.push(Output::Act(Act::Follows(*node, claim.clone())));
+                }
             }
             Meaning::Resign(resignation) => {
                 follow.resigned = Some((resignation.successor, now_ms));
@@ -205,7 +211,7 @@ impl Node {
         }
         assert_eq!(self.reader.epoch(), epoch, "a claim with the right conditions counts");
         let (time_ms, id_limit) = (self.reader.time_ms(), self.reader.id_limit());
-        self.role = Role::Lead(Lead::new(now_ms, time_ms));
+        self.role = Role::Lead(Lead::new(now_ms, time_ms, epoch));
         self.asked_ms = now_ms.max(ASK_MS);
         out.push(Output::Request(Request::Follow { from: None }));
         out.push(Output::Act(Act::Lead { epoch, at: self.reader.at(), time_ms, id_limit }));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Act, Append, End, Fault, Node, Output, Request, Role, Subject};
-use crate::claim::{Claim, Reason, Resignation};
+use crate::claim::Resignation;
 use crate::group::SealedGroup;
 use crate::reader::Meaning;
 use crate::record::Kind;
@@ -33,7 +33,11 @@ pub(super) struct Lead {
     /// The engine's time at a moment of the clock. Both continue equally.
     clock: (u64, u64),
     resignation: Option<(Resignation, u64)>,
-    renewal: Renewal,
+    /// This leader's claim, or its last renewal. It must stay in the stream: without it, a new reader
+    /// would not find out who leads.
+    claim: Seq,
+    /// The claim is in the way of a trim.
+    renews: bool,
     trim_ms: u64,
 }
 
@@ -45,17 +49,8 @@ enum Sending {
     Renewal,
 }
 
-#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
-enum Renewal {
-    No,
-    /// The owner was asked to hold groups back.
-    Asked,
-    /// The owner holds groups back.
-    Held,
-}
-
 impl Lead {
-    pub(super) fn new(now_ms: u64, time_ms: u64) -> Lead {
+    pub(super) fn new(now_ms: u64, time_ms: u64, claim: Seq) -> Lead {
         Lead {
             since_ms: now_ms,
             groups: VecDeque::new(),
@@ -65,7 +60,8 @@ impl Lead {
             alive: 0,
             clock: (time_ms, now_ms),
             resignation: None,
-            renewal: Renewal::No,
+            claim,
+            renews: false,
             trim_ms: now_ms + TRIM_MS,
         }
     }
@@ -104,14 +100,6 @@ impl Node {
         lead.groups.push_back(group);
     }
 
-    pub(super) fn held(&mut self) {
-        if let Some(lead) = self.lead()
-            && lead.renewal == Renewal::Asked
-        {
-            lead.renewal = Renewal::Held;
-        }
-    }
-
     pub(super) fn resign(&mut self, successor: NodeId, next_id: u64) {
         if let Some(lead) = self.lead() {
             lead.resignation = Some((Resignation { successor }, next_id));
@@ -125,25 +113,25 @@ impl Node {
         }
         let (lease_ms, id_limit) = (self.setting.lease_ms, self.reader.id_limit());
         let (lineage, node) = (self.setting.lineage, self.setting.node);
-        let last_ms = self.reader.time_ms();
+        let (last_ms, last_claim) = (self.reader.time_ms(), self.reader.claim());
         let Some(lead) = self.lead() else { return };
         let time_ms = lead.time_ms(now_ms).max(last_ms);
         let resignation = lead.resignation;
-        if let Some(group) = lead.groups.front() {
+        // A late claim that does not count can be the last one. Then the leader's own claim must
+        // become the last one again.
+        let renews = lead.renews || lead.claim != last_claim;
+        if renews && lead.part == 0 && resignation.is_none() {
+            // A renewal repeats the claim.
+            let Some((_, claim)) = self.reader.leader() else { return };
+            let record = self.plain_record(Kind::Renewal, time_ms, id_limit, &claim.encode());
+            self.append_as(now_ms, Sending::Renewal, record, out);
+        } else if let Some(group) = lead.groups.front() {
             let record = group.record(lead.part, lineage, node).into();
             self.append_as(now_ms, Sending::Part, record, out);
         } else if let Some((resignation, next_id)) = resignation {
             let body = resignation.encode();
             let record = self.plain_record(Kind::Resign, time_ms, next_id, &body);
             self.append_as(now_ms, Sending::Resignation, record, out);
-        } else if lead.renewal == Renewal::Held {
-            let claim = Claim {
-                reason: Reason::Renewal,
-                incarnation: self.setting.incarnation,
-                leader: self.setting.leader.clone(),
-            };
-            let record = self.plain_record(Kind::Claim, time_ms, id_limit, &claim.encode());
-            self.append_as(now_ms, Sending::Renewal, record, out);
         } else if now_ms >= lead.idle_since_ms + lease_ms / 4 {
             let record = self.plain_record(Kind::Alive, time_ms, id_limit, b"");
             self.append_as(now_ms, Sending::Alive, record, out);
@@ -190,10 +178,7 @@ impl Node {
                 }
             }
             Sending::Resignation => self.end(End::Resigned, out),
-            Sending::Renewal => {
-                lead.renewal = Renewal::No;
-                out.push(Output::Act(Act::Renewed(seq)));
-            }
+            Sending::Renewal => (lead.claim, lead.renews) = (seq, false),
         }
     }
 
@@ -222,8 +207,9 @@ impl Node {
         let seq = append.place();
         match self.read_record(seq, bytes) {
             Ok(Meaning::Claim(node, _)) => self.end(End::Deposed(node), out),
-            // A late record of a former leader. The append begins again at the next place.
-            Ok(Meaning::Stale) => self.counts.stale += 1,
+            // A late record of a former leader, or a late repetition of this leader's renewal. The
+            // append begins again at the next place.
+            Ok(Meaning::Stale | Meaning::Renewal) => self.counts.stale += 1,
             Ok(Meaning::Group(_) | Meaning::Part | Meaning::Alive | Meaning::Resign(_)) => {
                 self.fail(Fault::Imitated { seq }, out);
             }
@@ -243,6 +229,7 @@ impl Node {
             now_ms,
             since_ms: lead.since_ms,
             epoch: self.reader.epoch(),
+            claim: lead.claim,
             durable: self.durable,
             stream_bytes: bytes,
             keep_bytes: self.setting.keep_bytes,
@@ -250,12 +237,8 @@ impl Node {
         };
         match choose(&self.marks, &self.folders, &situation) {
             Choice::Trim(below) => out.push(Output::Request(Request::Trim { below })),
-            Choice::Renew if lead.renewal == Renewal::No => {
-                lead.renewal = Renewal::Asked;
-                out.push(Output::Act(Act::Hold));
-            }
-            // A renewal has begun already, or nothing can go.
-            Choice::Renew | Choice::Wait => (),
+            Choice::Renew => lead.renews = true,
+            Choice::Wait => (),
         }
     }
 }

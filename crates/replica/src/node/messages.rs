@@ -52,10 +52,8 @@ pub enum Input {
     Durable(u64),
     /// The result of a check of the stream's servers: whether they are safe.
     Guards(bool),
-    /// A group of the leader's clients. Its epoch is that of the last `Lead` or `Renewed`.
+    /// A group of the leader's clients. Its epoch is that of `Lead`.
     Gathered(SealedGroup),
-    /// The owner holds groups back, as `Hold` asked.
-    Held,
     /// The process that leads is gone: its address refuses connections, or another process answers.
     /// The owner repeats this, because a record that arrives later contradicts it.
     LeaderGone(Incarnation),
@@ -102,7 +100,7 @@ pub enum Request {
         /// The record.
         seq: Seq,
     },
-    /// Read the last claim of the stream.
+    /// Read the last claim or renewal of the stream.
     LastClaim,
     /// Deliver all records from here on. `None`: deliver nothing more.
     Follow {
@@ -121,7 +119,7 @@ pub enum Request {
 pub struct Expect {
     /// The last record of the stream.
     pub tail: Seq,
-    /// The last claim of the stream, or 0.
+    /// The last claim or renewal of the stream, or 0.
     pub claim: Seq,
 }
 
@@ -130,7 +128,7 @@ pub struct Expect {
 pub enum Subject {
     /// Groups and resignations.
     Groups,
-    /// Claims.
+    /// Claims and renewals.
     Claims,
 }
 
@@ -183,7 +181,7 @@ pub enum Answer {
         /// The record.
         seq: Seq,
     },
-    /// The last claim of the stream.
+    /// The last claim or renewal of the stream.
     LastClaim {
         /// Its place.
         seq: Seq,
@@ -225,10 +223,6 @@ pub enum Act {
     MayAnswerUntil(u64),
     /// Gather a group now, even without facts.
     Cut,
-    /// Gather nothing more. When all groups are passed, pass `Held`.
-    Hold,
-    /// Gather again, in this epoch.
-    Renewed(Epoch),
     /// Fetch a copy of another node's folder: the stream has lost what this folder needs.
     Fetch,
     /// End the process.

@@ -140,20 +140,18 @@ impl Node {
             return;
         };
         let claim = match Header::decode(bytes) {
-            Ok((header, body)) => Claim::decode(body).ok().map(|claim| (header.writer, claim)),
+            Ok((header, body)) => Claim::decode(body).ok().map(|claim| (header, claim)),
             Err(error) => {
                 let seq = claim_seq;
                 return self.fail(ReadError::Record { seq, error }.into(), out);
             }
         };
         self.follow_from(now_ms, epoch, seq, out);
-        if let Some((writer, claim)) = claim
+        if let Some((header, claim)) = claim
             && claim_seq <= seq
+            && self.reader.introduce(claim_seq, &header, claim.clone())
         {
-            self.reader.introduce(claim_seq, writer, claim.clone());
-            if claim_seq == epoch {
-                out.push(Output::Act(Act::Follows(writer, claim)));
-            }
+            out.push(Output::Act(Act::Follows(header.writer, claim)));
         }
     }
 

@@ -44,12 +44,19 @@ impl Writer {
     }
 
     pub(crate) fn claim(&self) -> Vec<u8> {
-        let body = Claim {
-            reason: Reason::Silence,
-            incarnation: self.node + 100,
-            leader: Leader::default(),
-        };
-        self.header(Kind::Claim, &body.encode()).encode(&body.encode())
+        let body = self.claim_body();
+        self.header(Kind::Claim, &body).encode(&body)
+    }
+
+    /// Repeats the claim of the writer.
+    pub(crate) fn renewal(&self) -> Vec<u8> {
+        let body = self.claim_body();
+        self.header(Kind::Renewal, &body).encode(&body)
+    }
+
+    fn claim_body(&self) -> Vec<u8> {
+        let (reason, incarnation) = (Reason::Silence, self.node + 100);
+        Claim { reason, incarnation, leader: Leader::default() }.encode()
     }
 
     pub(crate) fn alive(&self) -> Vec<u8> {

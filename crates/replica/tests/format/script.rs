@@ -14,7 +14,7 @@ pub(crate) fn check(bytes: &[u8], is_sealed: bool) {
     let Ok((header, body)) = Header::decode(&bytes) else { return };
     assert_eq!(header.encode(body), bytes, "a record has one form");
     match header.kind {
-        Kind::Claim => {
+        Kind::Claim | Kind::Renewal => {
             if let Ok(claim) = Claim::decode(body) {
                 assert_eq!(claim.encode(), body);
             }

@@ -1,7 +1,7 @@
 //! How appends of a leader end: one test for each situation.
 
-use replica::claim::{Reason, Resignation};
-use replica::node::{Act, End, Fault, Input, Setting, Subject};
+use replica::claim::{Claim, Resignation};
+use replica::node::{Act, Answer, End, Fault, Input, Setting, Subject};
 use replica::record::{Header, Kind, PART_BYTES_MAX};
 use replica::report::Report;
 
@@ -50,7 +50,7 @@ fn groups_go_out_one_by_one() {
 fn another_place_is_a_fault() {
     let mut rig = Rig::leader();
     rig.gather(b"a");
-    rig.end(|id| replica::node::Answer::Appended { id, seq: 3 });
+    rig.end(|id| Answer::Appended { id, seq: 3 });
     assert_eq!(rig.acts.last(), Some(&Act::Fault(Fault::Misplaced { seq: 3, expected: 2 })));
     assert!(!rig.node.leads());
 }
@@ -133,16 +133,23 @@ fn a_stale_claim_in_the_way_is_named_by_the_next_conditions() {
     rig.pass(300);
     let again = rig.open.as_ref().unwrap();
     assert_eq!((again.expect.tail, again.expect.claim), (2, 2));
+    // The leader's own claim becomes the last one again. Otherwise a trim could remove it, and a new
+    // reader would not find out who leads.
+    assert_eq!(kind(rig.open.as_ref()), Kind::Renewal);
     rig.land();
-    assert_eq!(rig.node.reader().epoch(), 1);
-    // A node that begins behind this claim knows it, too.
+    assert_eq!(kind(rig.open.as_ref()), Kind::Group);
+    rig.land();
+    assert!(rig.open.is_none());
+    assert_eq!((rig.node.reader().epoch(), rig.node.reader().claim()), (1, 3));
+    // A node that begins behind the renewal knows it, too.
     let at = rig.node.reader().at();
     let other = Setting { node: 2, incarnation: 8, ..setting() };
     let stream = rig.stream.iter().map(|record| record.to_vec()).collect();
     let mut follower = Rig::with(other, at, 1, stream);
+    assert!(matches!(follower.acts.last(), Some(Act::Follows(ME, _))));
     follower.input(Input::Promote);
     let claim = follower.open.as_ref().unwrap();
-    assert_eq!((claim.expect.tail, claim.expect.claim), (3, 2));
+    assert_eq!((claim.expect.tail, claim.expect.claim), (4, 3));
 }
 
 #[test]
@@ -293,35 +300,102 @@ fn a_trim_behind_the_own_claim_renews_it() {
         rig.gather(&body);
         rig.land();
     }
-    let report = |epoch| Report { node: 2, epoch, durable: 500, needs: 500, ..Report::default() };
+    let report = Report { node: 2, epoch: 1, durable: 500, needs: 500, ..Report::default() };
     rig.bytes = rig.stream.iter().map(|record| record.len() as u64).sum();
     rig.input(Input::Durable(600));
-    rig.input(Input::Reported { report: report(1), is_live: true });
+    rig.input(Input::Reported { report, is_live: true });
     rig.take_acts();
     let mut passed_ms = 0;
-    while !rig.acts.contains(&Act::Hold) {
-        rig.pass(100);
-        passed_ms += 100;
-        assert!(passed_ms < 30_000, "the trim is due");
+    while rig.open.is_none() || kind(rig.open.as_ref()) != Kind::Renewal {
         if rig.open.is_some() {
             rig.land();
         }
+        rig.pass(100);
+        passed_ms += 100;
+        assert!(passed_ms < 30_000, "the trim is due");
     }
-    rig.input(Input::Held);
-    let open = rig.open.as_ref().unwrap();
+    // Clients do not wait for the renewal: the next group gathers meanwhile.
+    let group = rig.gather(b"in the same epoch");
+    let open = rig.land_silently();
     let (header, body) = Header::decode(&open.record).unwrap();
-    assert_eq!(replica::claim::Claim::decode(body).unwrap().reason, Reason::Renewal);
-    assert_eq!((header.epoch, open.subject), (1, Subject::Claims));
+    let (_, first) = Header::decode(&rig.stream[0]).unwrap();
+    assert_eq!(Claim::decode(body), Claim::decode(first), "the same owner");
+    assert_eq!((header.epoch, open.subject, open.expect.claim), (1, Subject::Claims, 1));
+    let renewal = rig.last();
+    rig.answer(Answer::Appended { id: open.id, seq: renewal });
+    assert_eq!(rig.open.as_ref().unwrap().expect.claim, renewal, "the fence names the renewal");
     rig.land();
-    let epoch = rig.last();
-    assert!(rig.acts.contains(&Act::Renewed(epoch)));
-    rig.gather(b"in the new epoch");
-    rig.land();
-    rig.input(Input::Reported { report: report(epoch), is_live: true });
+    assert!(rig.acts.contains(&Act::Acknowledged(group.number)));
+    assert_eq!(rig.node.reader().epoch(), 1);
     rig.pass(12_000);
     if rig.open.is_some() {
         rig.land();
     }
     assert_eq!(rig.trims.len(), 1);
     assert!((450..=501).contains(&rig.trims[0]), "{:?}", rig.trims);
+    // A node that begins behind the trim finds its place, its epoch and its leader.
+    let first = rig.trims[0];
+    let stream = rig.stream[first as usize - 1..].iter().map(|record| record.to_vec()).collect();
+    let other = Setting { node: 2, incarnation: 8, ..setting() };
+    let mut follower = Rig::with(other, group.at(), first, stream);
+    assert!(matches!(follower.acts.last(), Some(Act::Follows(ME, _))), "{:?}", follower.acts);
+    assert_eq!((follower.node.reader().epoch(), follower.node.reader().claim()), (1, renewal));
+    follower.input(Input::Promote);
+    assert_eq!(follower.open.as_ref().unwrap().expect.claim, renewal);
+}
+
+#[test]
+fn a_renewal_of_a_deposed_leader_is_refused() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    rig.land();
+    // A late claim that does not count asks for a renewal.
+    rig.push(Writer::new(3).claim());
+    rig.gather(b"b");
+    rig.end(refused);
+    rig.pass(300);
+    assert_eq!(kind(rig.open.as_ref()), Kind::Renewal);
+    // Before the renewal arrives, another node claims.
+    let other = Writer { node: 2, ..rig.writer() };
+    rig.push(other.claim());
+    let renewal = rig.end(refused);
+    assert_ne!(renewal.expect.claim, rig.last(), "the stream refuses it");
+    rig.pass(300);
+    assert_eq!(rig.acts.last(), Some(&Act::End(End::Deposed(2))));
+}
+
+#[test]
+fn a_renewal_that_comes_twice_is_passed() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    rig.land();
+    rig.push(Writer::new(3).claim());
+    rig.gather(b"b");
+    rig.end(refused);
+    rig.pass(300);
+    let renewal = rig.land_silently();
+    rig.push(renewal.record.to_vec());
+    rig.answer(Answer::Appended { id: renewal.id, seq: renewal.expect.tail + 1 });
+    rig.end(refused);
+    rig.pass(300);
+    while rig.open.is_some() {
+        rig.land();
+    }
+    assert!(rig.acts.contains(&Act::Acknowledged(2)), "{:?}", rig.acts);
+    assert!(rig.node.leads());
+}
+
+#[test]
+fn a_renewal_does_not_come_between_the_parts_of_a_group() {
+    let mut rig = Rig::leader();
+    rig.gather(&vec![7; 2 * PART_BYTES_MAX + 1]);
+    rig.land();
+    rig.push(Writer::new(3).claim());
+    rig.end(refused);
+    rig.pass(300);
+    for expected in [Kind::Group, Kind::Group, Kind::Renewal] {
+        assert_eq!(kind(rig.open.as_ref()), expected);
+        rig.land();
+    }
+    assert!(rig.acts.contains(&Act::Acknowledged(1)));
 }

@@ -166,8 +166,10 @@ impl Rig {
             }
             (Request::Read { seq }, _) => self.answer(Answer::NoRecord { seq }),
             (Request::LastClaim, _) => {
-                let is_claim =
-                    |record: &Arc<[u8]>| Header::decode(record).unwrap().0.kind == Kind::Claim;
+                let is_claim = |record: &Arc<[u8]>| {
+                    let kind = Header::decode(record).unwrap().0.kind;
+                    matches!(kind, Kind::Claim | Kind::Renewal)
+                };
                 let answer = self.stream.iter().rposition(is_claim).map_or(Answer::NoClaim, |at| {
                     Answer::LastClaim {
                         seq: self.first + at as u64,

@@ -162,7 +162,6 @@ impl NodeThread {
                     lead: Some(lead),
                     stop: None,
                     has_resigned: false,
-                    holds: false,
                     beat_ms: 0,
                     backlog_end: None,
                     heard_ms: None,
@@ -210,8 +209,6 @@ struct Runner {
     /// The server stops, and waits for this answer.
     stop: Option<SyncSender<()>>,
     has_resigned: bool,
-    /// The claim must be renewed as soon as nothing waits for the stream.
-    holds: bool,
     /// When the thread looks at the broker again.
     beat_ms: u64,
     /// The last record of the stream when this node began to read. Nobody knows when the records up
@@ -243,10 +240,6 @@ impl Runner {
             }
             if self.now_ms() >= self.beat_ms {
                 self.beat();
-            }
-            if self.holds && self.broker.freeze() {
-                self.holds = false;
-                self.handle(Input::Held);
             }
             self.resign_if_settled();
         }
@@ -326,15 +319,6 @@ impl Runner {
             }
             Act::Cut => {
                 self.broker.gather_nothing();
-                return self.next_group();
-            }
-            Act::Hold => {
-                self.stream.hold();
-                self.holds = true;
-            }
-            Act::Renewed(epoch) => {
-                tracing::info!(epoch, "this node has renewed its claim");
-                self.broker.renewed(epoch);
                 return self.next_group();
             }
             Act::Fetch => self.fetch_copy(),

@@ -93,7 +93,6 @@ impl Status {
 
     /// Another node, or this one, leads now.
     pub(crate) fn led_by(&self, leader: Leader) {
-        // A leader that renews its claim stays the same.
         self.leader.send_if_modified(|now| {
             let is_other = now.as_ref() != Some(&leader);
             if is_other {

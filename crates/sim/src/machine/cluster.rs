@@ -256,7 +256,7 @@ impl Cluster {
             self.add(after, number, incarnation, event);
             return Ok(());
         }
-        let done = match event {
+        match event {
             Event::Tick if process.tick_at <= self.real => {
                 process.tick_at = u64::MAX;
                 self.input(trace, number, Input::Tick)
@@ -273,8 +273,7 @@ impl Cluster {
             }
             Event::Look => self.report(trace, number, true),
             _ => Ok(()),
-        };
-        done.and_then(|()| self.freeze_if_due(trace, number))
+        }
     }
 
     /// Passes an input to a node, and does what it asks for.
@@ -335,19 +334,6 @@ impl Cluster {
                 process.broker.answer_until(Millis(until));
             }
             Act::Acknowledged(group) => return self.acknowledge(trace, number, group),
-            Act::Hold => {
-                process.holds = true;
-                if let Some(stream) = process.broker.stream() {
-                    stream.hold();
-                }
-            }
-            Act::Renewed(epoch) => {
-                trace.note(format_args!("node {number} renews its claim: {epoch}"));
-                process.claimed = process.claimed.map(|(_, id_limit)| (epoch, id_limit));
-                process.broker.renewed(epoch);
-                self.counts.renewals += 1;
-                self.add_to(number, 0, Event::Gather);
-            }
             Act::Cut => {
                 if process.broker.stream().is_some_and(|stream| stream.leads()) {
                     process.broker.gather_nothing();

@@ -95,8 +95,6 @@ pub(crate) struct Process {
     pub(crate) is_applying: bool,
     /// The claim of a node that leads: its epoch and its limit of ids.
     pub(crate) claimed: Option<(Epoch, u64)>,
-    /// The claim must be renewed as soon as nothing waits for the stream.
-    pub(crate) holds: bool,
     /// The node stops cleanly, and answers nothing more.
     pub(crate) resigns: bool,
     pub(crate) end: Option<End>,
@@ -196,7 +194,6 @@ impl Member {
             groups: VecDeque::new(),
             is_applying: false,
             claimed: None,
-            holds: false,
             resigns: false,
             end: None,
             heard: None,

@@ -63,6 +63,8 @@ pub(crate) struct Stream {
     places: Vec<Seq>,
     /// The number of records that did not count.
     pub(crate) stale: u64,
+    /// The number of renewals that counted.
+    pub(crate) renewals: u64,
 }
 
 impl Stream {
@@ -77,6 +79,7 @@ impl Stream {
             accepted: vec![origin],
             places: vec![0],
             stale: 0,
+            renewals: 0,
         }
     }
 
@@ -177,6 +180,7 @@ impl Stream {
                 self.places.push(seq + 1 - Seq::from(group.parts()));
             }
             Meaning::Stale => self.stale += 1,
+            Meaning::Renewal => self.renewals += 1,
             Meaning::Part | Meaning::Alive | Meaning::Claim(..) | Meaning::Resign(_) => {}
         }
         Ok(())

@@ -156,7 +156,7 @@ async fn check_stream(mut node: Node, repair: bool) -> Result<Checked> {
         Ok(()) => (),
         Err(error) => checked.problems.push(error.to_string()),
     }
-    let Summary { first_group, groups, claims, stale, .. } = reading.audit.summary();
+    let Summary { first_group, groups, claims, renewals, stale, .. } = reading.audit.summary();
     (checked.first_record, checked.last_record) = (reading.first, reading.last);
     (checked.first_group, checked.groups) = (first_group, groups);
     (checked.claims, checked.stale_records, checked.bytes) = (claims, stale, reading.bytes);
@@ -164,7 +164,7 @@ async fn check_stream(mut node: Node, repair: bool) -> Result<Checked> {
         checked.last_group = at.number;
         checked.chain = format!("{:016x}", at.chain.0);
     }
-    if checked.last_record > 0 && groups == 0 && claims == 0 {
+    if checked.last_record > 0 && groups + claims + renewals == 0 {
         checked.problems.push(format!(
             "the stream has no records any more: somebody removed all up to record {}",
             checked.last_record

@@ -125,16 +125,6 @@ impl Cluster {
         }
     }
 
-    /// Lets a leader renew its claim, if it must and nothing waits for the stream.
-    pub(super) fn freeze_if_due(&mut self, trace: &mut Trace, number: usize) -> Checked {
-        let Some(process) = &mut self.members[number].process else { return Ok(()) };
-        if process.holds && process.end.is_none() && process.broker.freeze() {
-            process.holds = false;
-            return self.input(trace, number, Input::Held);
-        }
-        Ok(())
-    }
-
     // --- Threads of a broker that serves nobody ---
 
     pub(super) fn work(&mut self, trace: &mut Trace, number: usize) -> Checked {
@@ -253,7 +243,7 @@ impl Cluster {
 
     pub(crate) fn counted(&self) -> Replication {
         let (groups, stale) = (self.stream.number(), self.stream.stale);
-        Replication { groups, stale, ..self.counts }
+        Replication { groups, stale, renewals: self.stream.renewals, ..self.counts }
     }
 
     // --- Links between the nodes ---
