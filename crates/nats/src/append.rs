@@ -10,7 +10,9 @@ use async_nats::{Client, HeaderMap};
 use replica::node::{Answer, Expect, Request, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
+use crate::REQUEST_MAX;
 use crate::connect::Connector;
 
 /// A condition of the append was wrong.
@@ -62,9 +64,10 @@ async fn append(
         Subject::Claims => place.claims(),
     };
     let sent = client.request_with_headers(subject, headers, record.to_vec().into());
-    match sent.await {
-        Ok(message) => judge(id, &message.payload),
-        Err(_) => Answer::Unknown { id },
+    // The library's own limit does not cover a connection that takes no more commands.
+    match timeout(2 * REQUEST_MAX, sent).await {
+        Ok(Ok(message)) => judge(id, &message.payload),
+        Ok(Err(_)) | Err(_) => Answer::Unknown { id },
     }
 }
 

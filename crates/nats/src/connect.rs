@@ -111,6 +111,31 @@ impl Connector {
     }
 }
 
+/// The servers of a place, one after the other, for one question. A server that is cut off from the
+/// others accepts connections, but it cannot answer. So the question goes to the next one.
+#[derive(Debug)]
+pub(crate) struct Round {
+    connector: Connector,
+    left: usize,
+}
+
+impl Round {
+    pub(crate) fn new(place: &Place) -> Round {
+        Round { connector: Connector::new(place.clone()), left: place.servers.len() }
+    }
+
+    /// A connection to the next server.
+    pub(crate) async fn next(&mut self) -> Result<Context, ConnectError> {
+        self.left = self.left.saturating_sub(1);
+        self.connector.connect().await.map(jetstream::new)
+    }
+
+    /// Whether no server is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == 0
+    }
+}
+
 /// Connects to the first server that accepts a connection, for questions of operators and guards.
 ///
 /// # Errors

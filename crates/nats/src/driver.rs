@@ -1,4 +1,4 @@
-//! The tasks of a driver: one for appends, one for questions, one that follows.
+//! The tasks of a driver: one for appends, one for questions, one that follows, one for a trim.
 
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub struct Driver {
     answers: mpsc::Sender<Answer>,
     tasks: Vec<JoinHandle<()>>,
     follower: Option<JoinHandle<()>>,
+    /// The last trim.
+    trim: Option<JoinHandle<()>>,
 }
 
 impl Driver {
@@ -41,7 +43,8 @@ impl Driver {
             tokio::spawn(append::run(connector.clone(), open_appends, answers.clone())),
             tokio::spawn(read::run(connector.clone(), open_questions, answers.clone())),
         ];
-        let driver = Driver { connector, appends, questions, answers, tasks, follower: None };
+        let (follower, trim) = (None, None);
+        let driver = Driver { connector, appends, questions, answers, tasks, follower, trim };
         (driver, receiver)
     }
 
@@ -56,8 +59,15 @@ impl Driver {
         match request {
             // The tasks end only with the driver, so they take every request.
             Request::Append { .. } => drop(self.appends.send(request)),
-            Request::Tail | Request::Read { .. } | Request::LastClaim | Request::Trim { .. } => {
+            Request::Tail | Request::Read { .. } | Request::LastClaim => {
                 drop(self.questions.send(request));
+            }
+            Request::Trim { below } => {
+                // A trim can take seconds, and no question may wait for it.
+                if self.trim.as_ref().is_none_or(JoinHandle::is_finished) {
+                    let connector = self.connector.clone();
+                    self.trim = Some(tokio::spawn(read::trim(connector, below)));
+                }
             }
             Request::Follow { from } => {
                 if let Some(task) = self.follower.take() {
@@ -74,7 +84,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        for task in self.tasks.iter().chain(&self.follower) {
+        for task in self.tasks.iter().chain(&self.follower).chain(&self.trim) {
             task.abort();
         }
     }

@@ -13,6 +13,7 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::context::AccountErrorKind;
 use replica::Lineage;
 
+use crate::connect::Round;
 pub use crate::monitor::Server;
 use crate::stream::{self, MESSAGE_BYTES_MAX, StreamError, WrongSettings};
 use crate::{Place, monitor};
@@ -192,12 +193,25 @@ struct Stream {
 }
 
 async fn look_at_stream(question: &Question) -> Result<Stream, StreamError> {
+    let mut round = Round::new(&question.place);
+    loop {
+        let seen = match round.next().await {
+            Ok(context) => look_with(&context, question).await,
+            Err(error) => Err(error.into()),
+        };
+        match seen {
+            Err(error) if error.is_local() && !round.is_over() => {}
+            seen => return seen,
+        }
+    }
+}
+
+async fn look_with(context: &Context, question: &Question) -> Result<Stream, StreamError> {
     let Question { place, lineage, .. } = question;
-    let context = crate::connect(place).await?;
     let mut wrong = Vec::new();
-    let small = check_account(&context, question).await?.into_iter().collect();
+    let small = check_account(context, question).await?.into_iter().collect();
     let name = place.stream();
-    let Some(info) = stream::info(&context, &name).await? else {
+    let Some(info) = stream::info(context, &name).await? else {
         if lineage.is_some() {
             wrong.push(Refusal::NoStream(name));
         }
@@ -380,6 +394,7 @@ mod tests {
         let wrong = found(&[server("a"), careless, server("c")], 0);
         assert_eq!(wrong.judge(Needed::Majority), Err(Refusal::NoFlush("b".into())));
         assert!(!Found::default().is_safe());
+        assert!(!found(&[], 3).is_safe(), "no server has said that it flushes");
     }
 
     #[test]

@@ -154,18 +154,9 @@ impl Hints {
     /// NATS does not answer in time, or refuses.
     pub async fn write(&mut self, node: NodeId, hint: &Hint) -> Result<(), HintError> {
         let text = serde_json::to_vec(hint).unwrap_or_default();
-        let subject = self.place().hint(&key(node));
         let context = self.open().await?;
-        let done = put(&context.client(), subject.clone(), text.clone()).await;
-        let done = match done {
-            // Nothing takes this subject.
-            Err(Put::Nobody) => {
-                stream::create_hints(&context, self.place()).await?;
-                put(&context.client(), subject, text).await
-            }
-            done => done,
-        };
-        self.keep(done.map_err(|put| HintError::Unanswered(put.text())))
+        let done = write(&context, self.place(), &key(node), text).await;
+        self.keep(done)
     }
 
     /// Reads the hints of all nodes. Each call should come at least once in [`EVERY`], because a hint
@@ -229,6 +220,25 @@ impl Hints {
     }
 }
 
+async fn write(
+    context: &Context,
+    place: &Place,
+    key: &str,
+    text: Vec<u8>,
+) -> Result<(), HintError> {
+    let subject = place.hint(key);
+    let done = put(&context.client(), subject.clone(), text.clone()).await;
+    let done = match done {
+        // Nothing takes this subject.
+        Err(Put::Nobody) => {
+            stream::create_hints(context, place).await?;
+            put(&context.client(), subject, text).await
+        }
+        done => done,
+    };
+    done.map_err(|put| HintError::Unanswered(put.text()))
+}
+
 /// Why a hint was not written.
 enum Put {
     Nobody,
@@ -246,7 +256,9 @@ impl Put {
 
 async fn put(client: &Client, subject: String, text: Vec<u8>) -> Result<(), Put> {
     use async_nats::client::RequestErrorKind::NoResponders;
-    match client.request(subject, text.into()).await {
+    let sent = timeout(2 * REQUEST_MAX, client.request(subject, text.into())).await;
+    let Ok(sent) = sent else { return Err(Put::Failed("the connection hangs".to_owned())) };
+    match sent {
         Ok(message) => {
             let answer: Result<serde_json::Value, _> = serde_json::from_slice(&message.payload);
             match answer {

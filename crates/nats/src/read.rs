@@ -1,15 +1,20 @@
-//! Questions to the stream's leader: its tail, single records, and trims.
+//! Questions to the stream's leader: its tail, and single records. Also trims.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_nats::jetstream;
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
+use replica::Seq;
 use replica::node::{Answer, Request};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::REQUEST_MAX;
 use crate::connect::Connector;
+
+/// A trim that takes longer counts as lost.
+const TRIM_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(
     connector: Arc<Connector>,
@@ -28,19 +33,14 @@ pub(crate) async fn run(
         if answer.is_none() {
             stream = None;
         }
-        let answer = match answer {
-            Some(Found::Answer(answer)) => Some(answer),
-            Some(Found::Nothing) => None,
-            None => no_answer(&request),
-        };
-        let Some(answer) = answer else { continue };
+        let Some(answer) = answer.or_else(|| no_answer(&request)) else { continue };
         if answers.send(answer).await.is_err() {
             return;
         }
     }
 }
 
-/// What a node gets if nobody answered. A trim needs no answer.
+/// What a node gets if nobody answered.
 fn no_answer(request: &Request) -> Option<Answer> {
     match request {
         Request::Tail => Some(Answer::NoTail),
@@ -48,12 +48,6 @@ fn no_answer(request: &Request) -> Option<Answer> {
         Request::LastClaim => Some(Answer::NoClaim),
         Request::Trim { .. } | Request::Append { .. } | Request::Follow { .. } => None,
     }
-}
-
-enum Found {
-    Answer(Answer),
-    /// The request needs no answer.
-    Nothing,
 }
 
 /// The stream, on a new connection. No server is asked yet.
@@ -64,7 +58,7 @@ pub(crate) async fn open(connector: &Connector) -> Option<Stream<()>> {
 }
 
 /// `None`: nobody answered in time.
-async fn ask(connector: &Connector, stream: &Stream<()>, request: &Request) -> Option<Found> {
+async fn ask(connector: &Connector, stream: &Stream<()>, request: &Request) -> Option<Answer> {
     let answer = match request {
         Request::Tail => tail(stream).await?,
         Request::Read { seq } => {
@@ -85,16 +79,18 @@ async fn ask(connector: &Connector, stream: &Stream<()>, request: &Request) -> O
             let message = timeout(REQUEST_MAX, last).await.ok()?.ok()?;
             Answer::LastClaim { seq: message.sequence, bytes: Arc::from(&message.payload[..]) }
         }
-        Request::Trim { below } => {
-            // Without a filter: such a purge removes whole blocks.
-            let purge = stream.purge().sequence(*below);
-            let done = timeout(10 * REQUEST_MAX, std::future::IntoFuture::into_future(purge));
-            done.await.ok()?.ok()?;
-            return Some(Found::Nothing);
-        }
-        Request::Append { .. } | Request::Follow { .. } => return Some(Found::Nothing),
+        // Other tasks have these requests.
+        Request::Trim { .. } | Request::Append { .. } | Request::Follow { .. } => return None,
     };
-    Some(Found::Answer(answer))
+    Some(answer)
+}
+
+/// Removes all records before this one. If this fails, the node asks again later.
+pub(crate) async fn trim(connector: Arc<Connector>, below: Seq) {
+    let Some(stream) = open(&connector).await else { return };
+    // Without a filter: such a purge removes whole blocks.
+    let purge = stream.purge().sequence(below);
+    let _ = timeout(TRIM_MAX, std::future::IntoFuture::into_future(purge)).await;
 }
 
 /// The tail. An answer of a server that does not know the stream's leader does not count.

@@ -10,7 +10,8 @@ use async_nats::jetstream::stream::{
 };
 use async_nats::jetstream::{Context, ErrorCode};
 
-use crate::{ConnectCause, ConnectError, Place, connect};
+use crate::connect::Round;
+use crate::{ConnectCause, ConnectError, Place};
 
 /// The largest message.
 pub(crate) const MESSAGE_BYTES_MAX: i32 = 1 << 20;
@@ -85,6 +86,11 @@ pub enum StreamError {
 }
 
 impl StreamError {
+    /// Whether another server may know more.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, StreamError::Connect(_)) || self.may_pass()
+    }
+
     /// Whether the same request can succeed in a moment, for example when NATS has a leader again.
     #[must_use]
     pub fn may_pass(&self) -> bool {
@@ -200,13 +206,23 @@ pub async fn create(
     create_with(context, config).await
 }
 
-/// Like [`create`], on the first server that accepts a connection.
+/// Like [`create`], on the first server that answers.
 ///
 /// # Errors
 ///
 /// Like [`create`], or no server accepts a connection.
 pub async fn create_at(place: &Place, lineage: replica::Lineage) -> Result<(), StreamError> {
-    create(&connect(place).await?, place, lineage).await
+    let mut round = Round::new(place);
+    loop {
+        let created = match round.next().await {
+            Ok(context) => create(&context, place, lineage).await,
+            Err(error) => Err(error.into()),
+        };
+        match created {
+            Err(error) if error.is_local() && !round.is_over() => {}
+            created => return created,
+        }
+    }
 }
 
 /// Creates the bucket with the hints, if it does not exist. It can be created again at any time:
@@ -317,9 +333,22 @@ pub struct Found {
 ///
 /// Nobody answers, the stream does not exist, or it cannot be used.
 pub async fn find(place: &Place) -> Result<Found, StreamError> {
-    let context = connect(place).await?;
+    let mut round = Round::new(place);
+    loop {
+        let found = match round.next().await {
+            Ok(context) => find_with(&context, place).await,
+            Err(error) => Err(error.into()),
+        };
+        match found {
+            Err(error) if error.is_local() && !round.is_over() => {}
+            found => return found,
+        }
+    }
+}
+
+async fn find_with(context: &Context, place: &Place) -> Result<Found, StreamError> {
     let name = place.stream();
-    let Some(info) = info(&context, &name).await? else { return Err(StreamError::Missing(name)) };
+    let Some(info) = info(context, &name).await? else { return Err(StreamError::Missing(name)) };
     let replicas = if info.config.num_replicas == 5 { 5 } else { place.replicas };
     check(&Place { replicas, ..place.clone() }, &info.config)?;
     let lineage = lineage(&info.config).ok_or(StreamError::NoLineage(name))?;

@@ -45,7 +45,7 @@ pub use messages::{
 /// The number of ids that a claim reserves for its leader.
 pub const CLAIM_IDS: u64 = 3 << 20;
 /// A node claims only after a check of the stream's servers that is not older.
-const GUARDS_AGE_MAX_MS: u64 = 120_000;
+pub const GUARDS_AGE_MAX_MS: u64 = 120_000;
 /// Time between two questions for the stream's tail.
 const ASK_MS: u64 = 200;
 /// A tail below a record that exists is believed after this time and this many answers. A server

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::nodes::LINEAGE;
+use crate::wait_for_trim;
 use nats::driver::Driver;
 use nats::hints::{Hint, Hints};
 use testkit::cluster::NatsServers;
@@ -108,8 +109,7 @@ async fn works(servers: &NatsServers, place: &Place) {
     assert!(two.contains(&Answer::Appended { id: 2, seq: 2 }), "{two:?}");
     assert!(two.iter().any(|one| matches!(one, Answer::Record { seq: 2, .. })), "{two:?}");
     driver.request(Request::Trim { below: 2 });
-    driver.request(Request::Tail);
-    assert!(matches!(answers.recv().await, Some(Answer::Tail { first: 2, .. })));
+    wait_for_trim(&mut driver, &mut answers, 2).await;
     assert!(driver.problem().is_none());
     let mut hints = Hints::new(place.clone());
     hints.write(7, &Hint::default()).await.unwrap();

@@ -3,10 +3,11 @@
 //! whose server cannot answer any more.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nats::guard::{self, Found, Needed, Question};
-use replica::node::Input;
+use nats::stream::StreamError;
+use replica::node::{GUARDS_AGE_MAX_MS, Input};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::cluster::node::Event;
@@ -15,25 +16,45 @@ use crate::cluster::status::Status;
 /// Time between two checks, after a good one and after a bad one.
 const PERIOD: Duration = Duration::from_mins(1);
 const PERIOD_AFTER_REFUSAL: Duration = Duration::from_secs(2);
+/// A node does not claim after a check that is older.
+const AGE_MAX: Duration = Duration::from_millis(GUARDS_AGE_MAX_MS);
 
 /// Checks until nobody listens.
 pub(super) async fn run(question: Question, status: Arc<Status>, events: UnboundedSender<Event>) {
     let mut told = Vec::new();
+    let mut found_at = Instant::now();
     status.refuse("the servers of NATS are not checked yet".to_owned());
     loop {
-        // If nobody answers, the check before it is still the newest.
         let mut is_safe = false;
-        if let Ok(found) = guard::look(&question).await {
-            is_safe = found.is_safe();
-            if events.send(Event::Input(Input::Guards(is_safe))).is_err() {
-                return;
+        match guard::look(&question).await {
+            Ok(found) => {
+                found_at = Instant::now();
+                is_safe = found.is_safe();
+                if events.send(Event::Input(Input::Guards(is_safe))).is_err() {
+                    return;
+                }
+                let refusal = found.judge(Needed::Majority).err();
+                status.refuse(refusal.map(|refusal| refusal.to_string()).unwrap_or_default());
+                tell(&found, &mut told);
             }
-            let refusal = found.judge(Needed::Majority).err().map(|refusal| refusal.to_string());
-            status.refuse(refusal.unwrap_or_default());
-            tell(&found, &mut told);
+            // The check before it is still the newest.
+            Err(error) => {
+                if let Some(text) = outdated(found_at.elapsed(), &error) {
+                    if !told.contains(&text) {
+                        tracing::error!("this node does not begin to lead: {text}");
+                        told = vec![text.clone()];
+                    }
+                    status.refuse(text);
+                }
+            }
         }
         tokio::time::sleep(if is_safe { PERIOD } else { PERIOD_AFTER_REFUSAL }).await;
     }
+}
+
+/// Why the last check does not count any more. `None`: it does.
+fn outdated(age: Duration, error: &StreamError) -> Option<String> {
+    (age > AGE_MAX).then(|| format!("the servers of NATS cannot be checked: {error}"))
 }
 
 /// Writes what has changed since the last check.
@@ -52,4 +73,17 @@ fn tell(found: &Found, told: &mut Vec<String>) {
         tracing::info!("the servers of NATS are safe now");
     }
     *told = texts;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_check_does_not_count_for_ever() {
+        let error = StreamError::Missing("north".to_owned());
+        assert_eq!(outdated(AGE_MAX, &error), None);
+        let text = outdated(AGE_MAX + Duration::from_millis(1), &error).expect("it is too old");
+        assert!(text.starts_with("the servers of NATS cannot be checked: stream north"), "{text}");
+    }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
@@ -22,6 +23,10 @@ const NAME: &str = "lineshaft";
 const PROTOCOL: &[u8] = b"lineshaft-peer/1";
 const CONNECT_MAX: Duration = Duration::from_millis(500);
 const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
+/// After this silence, and then this often, the kernel asks whether the other machine is there.
+const PROBE: Duration = Duration::from_secs(3);
+/// A link ends after this many questions without an answer.
+const PROBES: u32 = 3;
 
 /// What a node needs to connect to others, and to accept them.
 #[derive(Clone, Debug)]
@@ -68,18 +73,29 @@ impl Keys {
         &self,
         socket: TcpStream,
     ) -> io::Result<server::TlsStream<TcpStream>> {
-        socket.set_nodelay(true)?;
+        prepare(&socket)?;
         timeout(HANDSHAKE_MAX, TlsAcceptor::from(self.server.clone()).accept(socket)).await?
     }
 
     /// Connects to a node. If nobody listens there, the error is `ConnectionRefused`.
     pub(crate) async fn connect(&self, address: &str) -> io::Result<client::TlsStream<TcpStream>> {
         let socket = timeout(CONNECT_MAX, TcpStream::connect(address)).await??;
-        socket.set_nodelay(true)?;
+        prepare(&socket)?;
         let name = ServerName::try_from(NAME).expect("it is a name");
         let connecting = TlsConnector::from(self.client.clone()).connect(name, socket);
         timeout(HANDSHAKE_MAX, connecting).await?
     }
+}
+
+/// The loss of the other machine ends a link, also one that carries a client that waits. Otherwise
+/// the leader would hand out jobs to clients of a follower that is gone.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, PROBE)?;
+    sockopt::set_tcp_keepintvl(socket, PROBE)?;
+    // No limit for unacknowledged bytes: it would also end a link whose client reads slowly.
+    Ok(sockopt::set_tcp_keepcnt(socket, PROBES)?)
 }
 
 fn roots(authority: &Path) -> Result<RootCertStore, TlsError> {
@@ -89,4 +105,25 @@ fn roots(authority: &Path) -> Result<RootCertStore, TlsError> {
         roots.add(certificate).map_err(|error| unusable(authority, what, error))?;
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_link_notices_the_loss_of_the_other_machine() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (socket, _) =
+            tokio::try_join!(TcpStream::connect(address), listener.accept()).expect("a link");
+        prepare(&socket).expect("the kernel knows these options");
+        assert!(sockopt::socket_keepalive(&socket).expect("an option"));
+        let idle = sockopt::tcp_keepidle(&socket).expect("an option");
+        let interval = sockopt::tcp_keepintvl(&socket).expect("an option");
+        let count = sockopt::tcp_keepcnt(&socket).expect("an option");
+        assert!(idle + interval * count <= Duration::from_secs(12));
+    }
 }
