@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
+mod copy;
 mod pass;
 mod rig;
 mod takeover;

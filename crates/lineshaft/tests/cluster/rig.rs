@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use broker::{Broker, Millis, NewJob, Options};
 use log::PosixDisk;
 use nats::{Access, Place, stream};
 use replica::Lineage;
@@ -29,7 +30,19 @@ pub(crate) struct Node {
     pub(crate) server: Option<Server>,
 }
 
+/// What is special about a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Special {
+    /// Lines of the table `[data]`, and of the table `[cluster]`.
+    pub(crate) data: &'static str,
+    pub(crate) cluster: &'static str,
+    /// The bodies of the jobs that the origin has already.
+    pub(crate) bodies: Vec<Vec<u8>>,
+}
+
 pub(crate) struct Rig {
+    special: Special,
+    runtime: tokio::runtime::Runtime,
     pub(crate) servers: NatsServers,
     pub(crate) nodes: Vec<Node>,
     authority: Authority,
@@ -44,6 +57,10 @@ impl Rig {
     /// A cluster whose nodes do not run yet. The folder of the first node is the origin. `None`: a
     /// tool is missing.
     pub(crate) fn new(nodes: usize) -> Option<Rig> {
+        Rig::with(nodes, Special::default())
+    }
+
+    pub(crate) fn with(nodes: usize, special: Special) -> Option<Rig> {
         let servers = NatsServers::start(FLUSH_ALWAYS)?;
         let (servers_at, access) = (servers.urls(), Access::default());
         let place = Place { servers: servers_at, name: NAME.into(), replicas: 3, access };
@@ -63,10 +80,62 @@ impl Rig {
             server: None,
         };
         let nodes = (0..nodes).map(node).collect();
-        let rig = Rig { servers, nodes, authority, _keys: keys };
-        let disk = PosixDisk::new(rig.nodes[0].folder.path().join("data")).unwrap();
-        broker::offline::make_origin(Arc::new(disk), log::Settings::default(), LINEAGE).unwrap();
+        let rig = Rig { special, runtime, servers, nodes, authority, _keys: keys };
+        rig.make_origin(0, &rig.special.bodies);
         Some(rig)
+    }
+
+    /// Makes the folder of a node the origin of the cluster, with these jobs.
+    pub(crate) fn make_origin(&self, at: usize, bodies: &[Vec<u8>]) {
+        let folder = self.nodes[at].folder.path().join("data");
+        let settings = || log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
+        let disk = || Arc::new(PosixDisk::new(&folder).unwrap());
+        if !bodies.is_empty() {
+            let options = Options::without_threads(disk(), settings());
+            let (broker, _) = Broker::open(options, Millis(1)).unwrap();
+            for body in bodies {
+                let mut turn = broker.turn(Millis(1));
+                let session = turn.open_session(0);
+                let job = NewJob { priority: 0, ttr_s: 600, ..NewJob::default() };
+                turn.caller(session).put(job, body[..].into()).value.unwrap();
+                drop(turn);
+                broker.commit_step(Millis(1)).unwrap();
+                broker.prepare_step().unwrap();
+            }
+            broker.close(Millis(1)).unwrap();
+        }
+        broker::offline::make_origin(disk(), settings(), LINEAGE).unwrap();
+    }
+
+    /// The first record of the stream.
+    pub(crate) fn first_record(&self) -> u64 {
+        let access = Access::default();
+        let servers = self.servers.urls();
+        let place = Place { servers, name: NAME.into(), replicas: 3, access };
+        self.runtime.block_on(async {
+            let Ok(context) = nats::connect(&place).await else { return 0 };
+            let info = stream::info(&context, &place.stream()).await;
+            info.ok().flatten().map_or(0, |info| info.state.first_sequence)
+        })
+    }
+
+    /// Waits until this node has fetched a copy and ended, and starts it again. Returns what it has
+    /// said.
+    pub(crate) fn wait_for_copy(&mut self, at: usize) -> String {
+        let mut server = self.nodes[at].server.take().unwrap();
+        let status = server.wait().unwrap();
+        let said = server.stderr();
+        assert_eq!(status.code(), Some(76), "{said}");
+        assert!(said.contains("this node has a whole copy of the folder of node node-"), "{said}");
+        drop(server);
+        self.start(at);
+        said
+    }
+
+    /// A metric of a node.
+    pub(crate) fn metric(&self, at: usize, name: &str) -> Option<f64> {
+        let (_, page) = self.ask(at, "/metrics")?;
+        page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
     /// Starts a node, again with its folder.
@@ -85,12 +154,13 @@ impl Rig {
         let files = [&self.authority.file, certificate, key];
         let [ca, certificate, key] = files.map(|file| file.display().to_string());
         let folder = node.folder.path().join("data").display().to_string();
+        let Special { data, cluster, .. } = &self.special;
         let text = format!(
-            "[data]\ndir = {folder:?}\n[listen]\nbeanstalk = \"{beanstalk}\"\nhttp = \"{http}\"\n\
+            "[data]\ndir = {folder:?}\n{data}[listen]\nbeanstalk = \"{beanstalk}\"\nhttp = \"{http}\"\n\
              gearman = \"off\"\nkestrel = \"off\"\nkestrel_text = \"off\"\nkestrel_thrift = \"off\"\n\
              kestrel_admin = \"off\"\n[cluster]\nname = \"{NAME}\"\nnode = \"node-{at}\"\n\
              nats = {nats:?}\nnats_monitor = {monitors:?}\nlisten = \"{peers}\"\n\
-             ca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n"
+             ca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n{cluster}"
         );
         let binary = lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"));
         Program::serve_under(binary, &["serve"]).with_configuration(&text)
