@@ -17,8 +17,8 @@ pub enum Record {
     /// A job's facts changed: the job was given back, buried or kicked. This record is also for a
     /// delayed or buried job that a client took.
     Update(JobSlot, JobId),
-    /// A holder lost a job, and the job moved behind all other jobs of its priority. No client
-    /// requested this move, so the server cannot refuse the move. If the log has no room for all
+    /// A holder lost a job, and the job moved behind all other jobs of its priority, is delayed, or
+    /// is buried. No client requested this, so the server cannot refuse it. If the log has no room for all
     /// facts of the job, the log can store only the counters of the job.
     Moved(JobSlot, JobId),
     /// A job moved to another queue.

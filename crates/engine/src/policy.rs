@@ -9,12 +9,14 @@ mod check;
 mod codec;
 mod in_force;
 mod pattern;
+mod retries;
 #[cfg(test)]
 mod tests;
 
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub(crate) use in_force::InForce;
 pub use pattern::Pattern;
+pub use retries::{Backoff, Retries};
 
 use std::mem::discriminant;
 
@@ -62,6 +64,8 @@ pub struct Policy {
     pub alias: Box<[Name]>,
     /// A put into this queue also goes to each of these queues.
     pub copy_to: Box<[Name]>,
+    /// What happens to a job whose attempt failed.
+    pub retries: Retries,
 }
 
 impl Policy {
@@ -134,7 +138,26 @@ pub enum Setting {
     Alias(Box<[Name]>),
     /// See [`Policy::copy_to`].
     CopyTo(Box<[Name]>),
+    /// See [`Retries::is_on`].
+    Retries(bool),
+    /// See [`Retries::limit`].
+    RetryLimit(u32),
+    /// See [`Retries::backoff`].
+    RetryBackoff(Backoff),
+    /// See [`Retries::base_ms`].
+    RetryBase(u64),
+    /// See [`Retries::max_ms`].
+    RetryMax(u64),
+    /// See [`Retries::jitter_permille`].
+    RetryJitter(u32),
+    /// See [`Retries::counts_release`].
+    RetryRelease(bool),
+    /// See [`Retries::counts_disconnect`].
+    RetryDisconnect(bool),
 }
+
+/// The number of settings.
+const SETTINGS: usize = 23;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -187,13 +210,15 @@ impl Default for Policy {
             memory_max: None,
             alias: Box::default(),
             copy_to: Box::default(),
+            retries: Retries::default(),
         }
     }
 }
 
 impl Policy {
     /// All settings with their values, in the order of the documentation.
-    pub fn settings(&self) -> [Setting; 15] {
+    pub fn settings(&self) -> [Setting; SETTINGS] {
+        let retries = &self.retries;
         [
             Setting::JobsMax(self.jobs_max),
             Setting::BytesMax(self.bytes_max),
@@ -210,6 +235,14 @@ impl Policy {
             Setting::MemoryMax(self.memory_max),
             Setting::Alias(self.alias.clone()),
             Setting::CopyTo(self.copy_to.clone()),
+            Setting::Retries(retries.is_on),
+            Setting::RetryLimit(retries.limit),
+            Setting::RetryBackoff(retries.backoff),
+            Setting::RetryBase(retries.base_ms),
+            Setting::RetryMax(retries.max_ms),
+            Setting::RetryJitter(retries.jitter_permille),
+            Setting::RetryRelease(retries.counts_release),
+            Setting::RetryDisconnect(retries.counts_disconnect),
         ]
     }
 
@@ -230,6 +263,14 @@ impl Policy {
             Setting::MemoryMax(bytes) => self.memory_max = *bytes,
             Setting::Alias(names) => self.alias.clone_from(names),
             Setting::CopyTo(names) => self.copy_to.clone_from(names),
+            Setting::Retries(is_on) => self.retries.is_on = *is_on,
+            Setting::RetryLimit(limit) => self.retries.limit = *limit,
+            Setting::RetryBackoff(backoff) => self.retries.backoff = *backoff,
+            Setting::RetryBase(millis) => self.retries.base_ms = *millis,
+            Setting::RetryMax(millis) => self.retries.max_ms = *millis,
+            Setting::RetryJitter(permille) => self.retries.jitter_permille = *permille,
+            Setting::RetryRelease(counts) => self.retries.counts_release = *counts,
+            Setting::RetryDisconnect(counts) => self.retries.counts_disconnect = *counts,
         }
     }
 }
@@ -253,6 +294,14 @@ impl Setting {
             Setting::MemoryMax(_) => "memory.bytes",
             Setting::Alias(_) => "alias",
             Setting::CopyTo(_) => "route.copy_to",
+            Setting::Retries(_) => "retries",
+            Setting::RetryLimit(_) => "retries.limit",
+            Setting::RetryBackoff(_) => "retries.backoff",
+            Setting::RetryBase(_) => "retries.base",
+            Setting::RetryMax(_) => "retries.max",
+            Setting::RetryJitter(_) => "retries.jitter",
+            Setting::RetryRelease(_) => "retries.count_release",
+            Setting::RetryDisconnect(_) => "retries.count_disconnect",
         }
     }
 
@@ -303,7 +352,7 @@ impl Rules {
         &self,
         name: &[u8],
         child_of: Option<&[u8]>,
-    ) -> [(Setting, Option<u32>); 15] {
+    ) -> [(Setting, Option<u32>); SETTINGS] {
         self.resolve(name, child_of).settings().map(|setting| {
             let same =
                 |asked: &&RuleSetting| discriminant(&asked.setting) == discriminant(&setting);

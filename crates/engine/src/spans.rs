@@ -51,6 +51,8 @@ pub enum LeaseEnd {
     Buried,
     /// The holder lost the job: the deadline passed, or the holder is gone.
     Lost,
+    /// The holder reported that the job failed, and the job has not ended.
+    Failed,
 }
 
 /// Spans that the caller has not taken yet.

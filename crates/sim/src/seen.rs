@@ -54,6 +54,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
             kicks: counters.kicks,
             failures: counters.failures,
         },
+        attempts: facts.attempts,
         order: facts.order,
         tags: submitted.get(&id).map(|(tags, _)| tags.clone()),
         expires: facts.expires.map(|at| at.0),

@@ -49,10 +49,12 @@ pub(crate) fn job_hash(
         .word(buried_order)
         .word(ends)
         .word(body_len as u64);
-    match tags {
-        Some(Tags { unique, reducer }) => mix.bytes(unique).bytes(reducer).value(),
-        None => mix.value(),
-    }
+    let mix = match tags {
+        Some(Tags { unique, reducer }) => mix.bytes(unique).bytes(reducer),
+        None => mix,
+    };
+    // Without failed attempts, the hash is that of older versions.
+    if facts.attempts == 0 { mix.value() } else { mix.word(facts.attempts.into()).value() }
 }
 
 impl StateHash {

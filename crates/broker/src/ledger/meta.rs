@@ -1,8 +1,8 @@
 //! Encodes a job's facts as a meta of the log, and decodes metas.
 //!
 //! A meta has a fixed part and options. The first byte of the options has one bit for each optional
-//! field. The fields that are present follow in the order of these bits, little-endian. A plain job
-//! has no optional fields.
+//! field, or for a second such byte. The fields that are present follow in the order of these bits,
+//! little-endian. A plain job has no optional fields.
 
 use engine::{Counters, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
@@ -17,6 +17,11 @@ const EXPIRES: u8 = 1 << 5;
 /// A wall-clock time that a client set: the expiry of a job that expires, or the due time of
 /// another job.
 const WALL: u8 = 1 << 6;
+/// A second byte of bits follows the first. Its fields come after those of the first byte.
+const MORE: u8 = 1 << 7;
+
+/// How often the job has failed. A bit of the second byte.
+const ATTEMPTS: u8 = 1;
 
 const COUNTERS_LEN: usize = 24;
 
@@ -24,7 +29,7 @@ const COUNTERS_LEN: usize = 24;
 const TAG_LEN_MAX: usize = 255;
 
 /// Longest options, with all fields.
-const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8;
+const OPTIONS_LEN_MAX: usize = 2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4;
 
 /// The error if this version cannot decode the meta of a job in the log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -52,6 +57,9 @@ impl OptionalFields {
 
     pub(crate) fn of(facts: &JobFacts, tags: Option<Tags<'_>>) -> Self {
         let mut options = Self::none();
+        if facts.attempts != 0 {
+            options.field(MORE, &[ATTEMPTS]);
+        }
         if facts.delay_s != 0 {
             options.field(DELAY, &facts.delay_s.to_le_bytes());
         }
@@ -76,6 +84,9 @@ impl OptionalFields {
         }
         if let Some(wall) = facts.wall {
             options.field(WALL, &wall.0.to_le_bytes());
+        }
+        if facts.attempts != 0 {
+            options.field(MORE, &facts.attempts.to_le_bytes());
         }
         options
     }
@@ -206,6 +217,7 @@ pub(crate) fn facts<'a>(
         ttr_s: meta.ttr,
         delay_s: 0,
         counters: Counters::default(),
+        attempts: 0,
         expires: None,
         wall: None,
     };
@@ -225,14 +237,15 @@ fn read_options<'a>(
     fields: u8,
     mut rest: &'a [u8],
 ) -> Option<Option<Tags<'a>>> {
-    if fields & !(DELAY | COUNTERS | ORDER | BURIED_ORDER | TAGS | EXPIRES | WALL) != 0 {
-        return None;
-    }
     let mut take = |len: usize| {
         let (field, after) = rest.split_at_checked(len)?;
         rest = after;
         Some(field)
     };
+    let more = if fields & MORE == 0 { 0 } else { *take(1)?.first()? };
+    if more & !ATTEMPTS != 0 {
+        return None;
+    }
     if fields & DELAY != 0 {
         facts.delay_s = u32::from_le_bytes(take(4)?.try_into().ok()?);
     }
@@ -257,6 +270,9 @@ fn read_options<'a>(
     }
     if fields & WALL != 0 {
         facts.wall = Some(Millis(u64::from_le_bytes(take(8)?.try_into().ok()?)));
+    }
+    if more & ATTEMPTS != 0 {
+        facts.attempts = u32::from_le_bytes(take(4)?.try_into().ok()?);
     }
     rest.is_empty().then_some(tags)
 }
@@ -294,6 +310,7 @@ mod tests {
             ttr_s: 60,
             delay_s: 0,
             counters: Counters::default(),
+            attempts: 0,
             expires: None,
             wall: None,
         }
@@ -327,6 +344,7 @@ mod tests {
             buried_order: 11,
             delay_s: 8,
             counters,
+            attempts: 14,
             expires: Some(Millis(12)),
             wall: Some(Millis(13)),
             ..plain()
@@ -345,12 +363,13 @@ mod tests {
             buried_order: 11,
             delay_s: 8,
             counters: Counters { takes: 1, ..Counters::default() },
+            attempts: 14,
             expires: Some(Millis(12)),
             wall: Some(Millis(13)),
             ..plain()
         };
         let tags = Tags { unique: b"key", reducer: b"r" };
-        let mut bytes = vec![0b0111_1111, 8, 0, 0, 0, 1];
+        let mut bytes = vec![0b1111_1111, 1, 8, 0, 0, 0, 1];
         bytes.extend([0; COUNTERS_LEN - 1]);
         for number in [9_u64, 11] {
             bytes.extend(number.to_le_bytes());
@@ -359,7 +378,11 @@ mod tests {
         for number in [12_u64, 13] {
             bytes.extend(number.to_le_bytes());
         }
+        bytes.extend([14, 0, 0, 0]);
         assert_eq!(OptionalFields::of(&full, Some(tags)).bytes(), bytes);
+        let attempts = JobFacts { attempts: 14, ..plain() };
+        let bytes = [1 << 7, 1, 14, 0, 0, 0];
+        assert_eq!(OptionalFields::of(&attempts, None).bytes(), bytes);
         // An older version wrote this meta, without a field for the wall clock.
         let before = [&[EXPIRES], &12_u64.to_le_bytes()[..]].concat();
         let meta = Meta { options: &before, ..OptionalFields::none().meta(&plain()) };
@@ -383,7 +406,8 @@ mod tests {
         let meta =
             |state, options| Meta { state, options, ..OptionalFields::none().meta(&plain()) };
         assert!(facts(&meta(9, &[]), None).is_err());
-        assert!(facts(&meta(1, &[1 << 7]), None).is_err());
+        assert!(facts(&meta(1, &[MORE]), None).is_err());
+        assert!(facts(&meta(1, &[MORE, 1 << 1]), None).is_err());
         assert!(facts(&meta(1, &[DELAY, 0]), None).is_err());
         assert!(facts(&meta(1, &[0, 0]), None).is_err());
         assert!(facts(&meta(1, &[]), Some(&[0; 3])).is_err());

@@ -86,6 +86,9 @@ impl Engine {
     /// Makes a delayed or buried job ready. The caller has already removed the job from its list.
     pub(super) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &mut self.jobs[slot];
+        if job.state() == State::Buried {
+            job.forget_attempts();
+        }
         job.set_due(self.now);
         job.count(|counters| &mut counters.kicks);
         self.change_state(slot, State::Ready);

@@ -262,6 +262,7 @@ mod tests {
             state: State::Ready,
             delay_s: 0,
             counters: Counters::default(),
+            attempts: 0,
             order: id,
             buried_order: 0,
             expires: None,

@@ -14,7 +14,7 @@ pub type Body = triomphe::Arc<[u8]>;
 /// | (new) | put | put with a delay | | | |
 /// | ready | | | take | | finish |
 /// | delayed | due, kick | | take by id | | finish |
-/// | leased | give back, ttr over, session ends | give back with a delay | | bury | finish by its holder |
+/// | leased | give back, ttr over, session ends | delayed give back, retry | | bury, give up | finish by its holder |
 /// | buried | kick | | take by id | | finish |
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 #[repr(u8)]
@@ -58,12 +58,13 @@ pub struct Counters {
     pub timeouts: u32,
     /// How often a holder gave the job back on purpose.
     pub releases: u32,
-    /// How often the job was buried.
+    /// How often a holder buried the job.
     pub buries: u32,
     /// How often the job was kicked.
     pub kicks: u32,
     /// How often a holder lost the job. The reasons are: the lease ran out, the holder
-    /// disconnected, or the holder can no longer do the job.
+    /// disconnected, or the holder can no longer do the job. A failure that the holder reports
+    /// counts only if the job is then retried, or buried because it has failed too often.
     pub failures: u32,
 }
 
@@ -124,6 +125,9 @@ pub struct JobFacts {
     pub delay_s: u32,
     /// The counters of the job's events.
     pub counters: Counters,
+    /// How often the job has failed, as the policy `retries` of its queue counts. A kick of a buried
+    /// job, and a move to another queue, set this to 0.
+    pub attempts: u32,
     /// The job expires after this moment.
     pub expires: Option<Millis>,
     /// The time of the wall clock at which the job expires. If the job does not expire: when it is

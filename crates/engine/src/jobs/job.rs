@@ -57,6 +57,8 @@ pub(super) struct JobExtension {
 pub(super) struct Outcome {
     /// The job was made by a submit. If not, its key and its reducer have no meaning.
     submitted: bool,
+    /// See [`JobFacts::attempts`].
+    attempts: u32,
     pub(super) unique: Box<[u8]>,
     pub(super) reducer: Box<[u8]>,
     /// Sessions that wait for the outcome. A session is in the list once per attachment.
@@ -134,10 +136,13 @@ impl Job {
         tags: Option<Tags<'_>>,
         body: JobBody,
     ) -> Self {
-        let outcome = tags.map(|Tags { unique, reducer }| {
+        let mut outcome = tags.map(|Tags { unique, reducer }| {
             let (unique, reducer) = (unique.into(), reducer.into());
             Box::new(Outcome { submitted: true, unique, reducer, ..Outcome::default() })
         });
+        if facts.attempts > 0 {
+            outcome.get_or_insert_default().attempts = facts.attempts;
+        }
         let extension = JobExtension {
             delay_s: facts.delay_s,
             taken: 0,
@@ -279,6 +284,11 @@ impl Job {
         self.extension.as_ref().map_or_else(Counters::default, |extension| extension.counters)
     }
 
+    /// See [`JobFacts::attempts`].
+    pub(crate) fn attempts(&self) -> u32 {
+        self.outcome().map_or(0, |outcome| outcome.attempts)
+    }
+
     fn outcome(&self) -> Option<&Outcome> {
         self.extension.as_ref().and_then(|extension| extension.outcome.as_deref())
     }
@@ -335,6 +345,7 @@ impl Job {
             ttr_s: self.ttr_s,
             delay_s: self.extension.as_ref().map_or(0, |extension| extension.delay_s),
             counters: self.counters(),
+            attempts: self.attempts(),
             expires: self.expires(),
             wall,
         }
@@ -395,6 +406,22 @@ impl Job {
     pub(crate) fn count(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u32) {
         let counter = counter(&mut self.extension().counters);
         *counter = counter.saturating_add(1);
+    }
+
+    /// Counts a failed attempt. Returns the new number.
+    pub(crate) fn count_attempt(&mut self) -> u32 {
+        let attempts = &mut self.outcome_mut().attempts;
+        *attempts = attempts.saturating_add(1);
+        *attempts
+    }
+
+    /// The job can fail as often as a new job.
+    pub(crate) fn forget_attempts(&mut self) {
+        if let Some(outcome) =
+            self.extension.as_mut().and_then(|extension| extension.outcome.as_mut())
+        {
+            outcome.attempts = 0;
+        }
     }
 
     pub(crate) fn add_watcher(&mut self, watcher: SessionId) {
@@ -465,6 +492,7 @@ impl Job {
         self.queue = queue;
         self.created = now;
         self.extension().expires = None;
+        self.forget_attempts();
         self.set_order(order);
     }
 }
@@ -478,5 +506,6 @@ mod tests {
         assert_eq!(std::mem::size_of::<Job>(), 64);
         // The allocator hands out blocks of 96 bytes. The next larger block has 16 bytes more.
         assert_eq!(std::mem::size_of::<JobExtension>(), 96);
+        assert_eq!(std::mem::size_of::<Outcome>(), 72);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Name, Policy, Rules, Setting, parent_name};
+use super::{Name, Policy, Rule, Rules, Setting, parent_name};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
 /// Maximum number of queues in one `route.copy_to`.
@@ -61,6 +61,12 @@ pub enum RulesError {
         /// The key of the setting.
         key: &'static str,
     },
+    /// The time before the first retry is longer than the longest time before a retry.
+    #[error("retries.base: it is longer than `retries.max`")]
+    RetryTimes {
+        /// The line of the setting.
+        line: u32,
+    },
     /// All rules together are too large.
     #[error("all policies together are larger than 64KiB")]
     TooLarge,
@@ -74,6 +80,7 @@ impl RulesError {
             | RulesError::ExpiresToItself { line, .. }
             | RulesError::Circle { line, .. }
             | RulesError::TooManyCopies { line }
+            | RulesError::RetryTimes { line }
             | RulesError::TooManyDestinations { line, .. } => *line,
             RulesError::TooLarge => 0,
         }
@@ -92,6 +99,9 @@ impl Rules {
         // The check of the size comes first, because it limits the work of the other checks.
         if self.encode().len() > RULES_BYTES_MAX {
             return Err(RulesError::TooLarge);
+        }
+        for rule in &self.0 {
+            rule.check_retries()?;
         }
         let map = Map::of(self);
         for asked in self.0.iter().flat_map(|rule| &rule.settings) {
@@ -138,6 +148,24 @@ impl Rules {
 
     fn of(&self, name: &[u8]) -> Policy {
         self.resolve(name, parent_name(name))
+    }
+}
+
+impl Rule {
+    /// Checks the times of one rule. With times from several rules, the shorter one counts.
+    fn check_retries(&self) -> Result<(), RulesError> {
+        let max = self.settings.iter().find_map(|asked| match asked.setting {
+            Setting::RetryMax(millis) => Some(millis),
+            _ => None,
+        });
+        for asked in &self.settings {
+            if let (Setting::RetryBase(base), Some(max)) = (&asked.setting, max)
+                && *base > max
+            {
+                return Err(RulesError::RetryTimes { line: asked.line });
+            }
+        }
+        Ok(())
     }
 }
 

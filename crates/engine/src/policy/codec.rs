@@ -6,7 +6,7 @@
 //! meaning. If the bytes have an unknown tag, [`Rules::decode`] refuses all the bytes. Otherwise
 //! the engine would apply only a part of a policy.
 
-use super::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
+use super::{Backoff, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 
 const VERSION: u8 = 1;
 
@@ -96,6 +96,18 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             Some(QueueSync::Never) => bytes.push(3),
             Some(QueueSync::Memory) => bytes.push(4),
         },
+        Setting::Retries(truth)
+        | Setting::RetryRelease(truth)
+        | Setting::RetryDisconnect(truth) => bytes.push((*truth).into()),
+        Setting::RetryLimit(number) | Setting::RetryJitter(number) => {
+            bytes.extend(number.to_le_bytes());
+        }
+        Setting::RetryBase(millis) | Setting::RetryMax(millis) => {
+            bytes.extend(millis.to_le_bytes());
+        }
+        Setting::RetryBackoff(Backoff::None) => bytes.push(0),
+        Setting::RetryBackoff(Backoff::Linear) => bytes.push(1),
+        Setting::RetryBackoff(Backoff::Exponential) => bytes.push(2),
     }
 }
 
@@ -116,6 +128,14 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Alias(_) => 13,
         Setting::CopyTo(_) => 14,
         Setting::MemoryMax(_) => 15,
+        Setting::Retries(_) => 16,
+        Setting::RetryLimit(_) => 17,
+        Setting::RetryBackoff(_) => 18,
+        Setting::RetryBase(_) => 19,
+        Setting::RetryMax(_) => 20,
+        Setting::RetryJitter(_) => 21,
+        Setting::RetryRelease(_) => 22,
+        Setting::RetryDisconnect(_) => 23,
     }
 }
 
@@ -210,8 +230,25 @@ impl Reader<'_> {
             13 => Setting::Alias(self.list(Reader::name)?.into()),
             14 => Setting::CopyTo(self.list(Reader::name)?.into()),
             15 => Setting::MemoryMax(self.number()?),
+            16 => Setting::Retries(self.boolean()?),
+            17 => Setting::RetryLimit(self.small()?),
+            18 => Setting::RetryBackoff(self.backoff()?),
+            19 => Setting::RetryBase(self.large()?),
+            20 => Setting::RetryMax(self.large()?),
+            21 => Setting::RetryJitter(self.small()?),
+            22 => Setting::RetryRelease(self.boolean()?),
+            23 => Setting::RetryDisconnect(self.boolean()?),
             _ => return Err(Malformed),
         })
+    }
+
+    fn backoff(&mut self) -> Result<Backoff, Malformed> {
+        match self.byte()? {
+            0 => Ok(Backoff::None),
+            1 => Ok(Backoff::Linear),
+            2 => Ok(Backoff::Exponential),
+            _ => Err(Malformed),
+        }
     }
 
     fn sync(&mut self) -> Result<Option<QueueSync>, Malformed> {

@@ -222,6 +222,22 @@ fn some_setting() -> impl Strategy<Value = Setting> {
         any::<Option<u64>>().prop_map(Setting::MemoryMax),
         some_names().prop_map(Setting::Alias),
         some_names().prop_map(Setting::CopyTo),
+        some_retry_setting(),
+    ]
+}
+
+fn some_retry_setting() -> impl Strategy<Value = Setting> {
+    let backoff =
+        prop_oneof![Just(Backoff::None), Just(Backoff::Linear), Just(Backoff::Exponential)];
+    prop_oneof![
+        any::<bool>().prop_map(Setting::Retries),
+        any::<u32>().prop_map(Setting::RetryLimit),
+        backoff.prop_map(Setting::RetryBackoff),
+        any::<u64>().prop_map(Setting::RetryBase),
+        any::<u64>().prop_map(Setting::RetryMax),
+        any::<u32>().prop_map(Setting::RetryJitter),
+        any::<bool>().prop_map(Setting::RetryRelease),
+        any::<bool>().prop_map(Setting::RetryDisconnect),
     ]
 }
 

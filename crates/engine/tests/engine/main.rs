@@ -8,6 +8,7 @@ mod meter;
 mod moves;
 mod random;
 mod removal;
+mod retries;
 mod routes;
 mod semantics;
 mod spans;

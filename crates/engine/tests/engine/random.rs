@@ -1,7 +1,7 @@
 //! Random requests of all dialects, while policies change. The invariants must be true after each
 //! request.
 
-use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
+use lineshaft_engine::policy::{Backoff, QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
     Event, GrabOrder, Handout, JobId, LeaseId, Millis, NewJob, News, Patience, ReadMode,
     ReturnOrder, SessionId, Status, Submit, Take, When,
@@ -62,7 +62,17 @@ fn rules(number: u64) -> Rules {
         [Setting::Sync(Some(QueueSync::Memory)), Setting::ExpireTo(Some(name(b"p+a")))],
     );
     let alias = Rule::new(["alias"], [Setting::Alias([name(b"p"), name(b"m")].into())]);
-    let all = [limits, ages, routes, memory, alias];
+    let retries = Rule::new(
+        ["*"],
+        [
+            Setting::Retries(true),
+            Setting::RetryLimit(number as u32 % 3),
+            Setting::RetryBase(3),
+            Setting::RetryBackoff([Backoff::None, Backoff::Exponential][number as usize % 2]),
+            Setting::RetryRelease(number.is_multiple_of(3)),
+        ],
+    );
+    let all = [limits, ages, routes, memory, alias, retries];
     let picked = all.into_iter().enumerate().filter(|(at, _)| number & (1 << at) != 0);
     let rules = Rules(picked.map(|(_, rule)| rule).collect());
     rules.check().expect("rules that can be obeyed");

@@ -20,11 +20,11 @@ const PRE_SLEEP: u32 = 4;
 
 /// Three clients of the same world: of Kestrel, of beanstalkd, and of Gearman. The beanstalkd
 /// client uses and watches the queue `q`.
-struct Clients {
-    world: World,
-    kestrel: usize,
-    tube: usize,
-    worker: usize,
+pub(crate) struct Clients {
+    pub(crate) world: World,
+    pub(crate) kestrel: usize,
+    pub(crate) tube: usize,
+    pub(crate) worker: usize,
 }
 
 impl Clients {
@@ -32,7 +32,7 @@ impl Clients {
         Self::with(Rules::default())
     }
 
-    fn with(rules: Rules) -> Self {
+    pub(crate) fn with(rules: Rules) -> Self {
         let mut world = World::new();
         let now = world.now;
         let _ = world.broker.turn(now).set_policies(rules);
@@ -44,19 +44,19 @@ impl Clients {
     }
 
     #[track_caller]
-    fn kestrel(&mut self, sent: &str, wanted: &str) {
+    pub(crate) fn kestrel(&mut self, sent: &str, wanted: &str) {
         assert_eq!(self.world.say(self.kestrel, sent), wanted);
     }
 
     #[track_caller]
-    fn beanstalk(&mut self, sent: &str, wanted: &str) {
+    pub(crate) fn beanstalk(&mut self, sent: &str, wanted: &str) {
         assert_eq!(self.world.say(self.tube, sent), wanted);
     }
 
     /// Sends a packet, and compares the reply. In `arguments` and `wanted`, bars separate the
     /// arguments.
     #[track_caller]
-    fn gearman(&mut self, kind: u32, arguments: &str, wanted: &str) {
+    pub(crate) fn gearman(&mut self, kind: u32, arguments: &str, wanted: &str) {
         let arguments: Vec<&[u8]> = arguments.split('|').map(str::as_bytes).collect();
         let sent = Packet::request(kind, &arguments).bytes();
         self.world.send(self.worker, &sent);

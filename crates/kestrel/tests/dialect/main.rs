@@ -11,4 +11,5 @@ mod listings;
 mod promises;
 mod property;
 mod reload;
+mod retries;
 mod world;

@@ -1,14 +1,16 @@
 //! The `[[policy]]` tables of the configuration. This module reads them, and prints them in the
 //! same form.
 
-use broker::policy::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
+use broker::policy::{
+    Backoff, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull,
+};
 use notation::{duration, size};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::Durability;
 use crate::config::settings::quote;
-use crate::config::values::{FilePosition, scalar, suggestion, text};
+use crate::config::values::{FilePosition, decimal, scalar, suggestion, text};
 
 /// The name of the tables in the file.
 pub(crate) const SECTION: &str = "policy";
@@ -19,9 +21,16 @@ const NONE: &str = "none";
 /// and each open read uses memory.
 const OPEN_MAX: u32 = 1_000_000;
 
+/// The largest number of retries.
+const RETRIES_MAX: u32 = 1000;
+/// The largest jitter, in thousandths.
+const JITTER_MAX: u32 = 500;
+/// A key that is also a group: a table of its keys turns it on.
+const RETRIES: &str = "retries";
+const JITTER: &str = "retries.jitter";
+
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 16] = [
-    "retries",
+const LATER_KEYS: [&str; 15] = [
     "dead",
     "unique",
     "rate",
@@ -48,7 +57,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 15] = [
+static KEYS: [(&str, Read); 23] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -64,6 +73,14 @@ static KEYS: [(&str, Read); 15] = [
     ("memory.bytes", Read::One(|text| bytes(text).map(Setting::MemoryMax))),
     ("alias", Read::List(|texts| Setting::Alias(names(texts)))),
     ("route.copy_to", Read::List(|texts| Setting::CopyTo(names(texts)))),
+    (RETRIES, Read::One(|text| on_or_off(text).map(Setting::Retries))),
+    ("retries.limit", Read::One(|text| retry_limit(text).map(Setting::RetryLimit))),
+    ("retries.backoff", Read::One(|text| backoff(text).map(Setting::RetryBackoff))),
+    ("retries.base", Read::One(|text| time(text).map(Setting::RetryBase))),
+    ("retries.max", Read::One(|text| time(text).map(Setting::RetryMax))),
+    (JITTER, Read::One(|text| jitter(text).map(Setting::RetryJitter))),
+    ("retries.count_release", Read::One(|text| truth(text).map(Setting::RetryRelease))),
+    ("retries.count_disconnect", Read::One(|text| truth(text).map(Setting::RetryDisconnect))),
 ];
 
 /// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
@@ -133,6 +150,12 @@ impl Reading<'_> {
             let place = FilePosition::of(self.text, key.span().start);
             if path == "match" {
                 self.read_match(value);
+            } else if path == RETRIES
+                && let Some(inner) = value.get_ref().as_table()
+            {
+                let line = place.line as u32;
+                self.rule().settings.push(RuleSetting { setting: Setting::Retries(true), line });
+                self.read_entries(&path, inner);
             } else if let Some((key, read)) = KEYS.iter().find(|(key, _)| *key == path) {
                 self.read_value(key, read, value);
             } else if LATER_KEYS.contains(&path.as_str()) {
@@ -174,7 +197,11 @@ impl Reading<'_> {
 
     fn read_value(&mut self, key: &str, read: &Read, value: &Spanned<DeValue<'_>>) {
         let place = FilePosition::of(self.text, value.span().start);
-        let take = if NAMES.contains(&key) { text } else { scalar };
+        let take = match key {
+            JITTER => decimal,
+            key if NAMES.contains(&key) => text,
+            _ => scalar,
+        };
         let values: Option<Vec<String>> = match (read, value.get_ref()) {
             (Read::List(_), DeValue::Array(items)) => {
                 items.iter().map(|item| take(item.get_ref())).collect()
@@ -221,7 +248,7 @@ fn suggest(path: &str) -> Option<String> {
     // for a key with the same last word.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
-    let others = ["match", "limits", "open", "memory", "route"].map(str::to_owned);
+    let others = ["match", "limits", "open", "memory", "route", "retries"].map(str::to_owned);
     let elsewhere = keys.clone().find(|key| last_word(key) == name);
     elsewhere.or_else(|| suggestion(path, keys.chain(others)))
 }
@@ -277,6 +304,48 @@ fn truth(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
 }
 
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => {
+            Err(format!("`{text}` is neither `on` nor `off`, nor a table such as {{ limit = 5 }}"))
+        }
+    }
+}
+
+fn retry_limit(text: &str) -> Result<u32, String> {
+    let limit = text.parse().ok().filter(|limit| *limit <= RETRIES_MAX);
+    limit.ok_or_else(|| format!("`{text}` is not a number from 0 to {RETRIES_MAX}"))
+}
+
+fn backoff(text: &str) -> Result<Backoff, String> {
+    match text {
+        "none" => Ok(Backoff::None),
+        "linear" => Ok(Backoff::Linear),
+        "exponential" => Ok(Backoff::Exponential),
+        _ => Err(format!("`{text}` is not `none`, `linear` or `exponential`")),
+    }
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    match duration::parse(text)?.as_millis() as u64 {
+        0 => {
+            Err(format!("`{text}` must be greater than zero; for no delay, use backoff = \"none\""))
+        }
+        millis => Ok(millis),
+    }
+}
+
+/// Reads a part from 0 to 0.5, as thousandths.
+fn jitter(text: &str) -> Result<u32, String> {
+    let part = text.parse::<f64>().ok().map(|part| (part * 1000.0).round());
+    let permille = part.filter(|part| (0.0..=f64::from(JITTER_MAX)).contains(part));
+    permille
+        .map(|part| part as u32)
+        .ok_or_else(|| format!("`{text}` is not a number from 0 to 0.5"))
+}
+
 fn sync(text: &str) -> Result<Option<QueueSync>, String> {
     if text == NONE {
         return Ok(None);
@@ -307,11 +376,19 @@ pub(crate) fn show(rules: &Rules, mut origin: impl FnMut(u32) -> String) -> Stri
         text.push_str("\n[[policy]]\n");
         text.push_str(&line_with_origin(&patterns, &origin(rule.line)));
         for asked in &rule.settings {
+            if asked.setting == Setting::Retries(true) && has_retry_keys(rule) {
+                // The other keys turn it on, and the file cannot have both.
+                continue;
+            }
             let line = format!("{} = {}", asked.setting.key(), show_value(&asked.setting));
             text.push_str(&line_with_origin(&line, &origin(asked.line)));
         }
     }
     text
+}
+
+fn has_retry_keys(rule: &Rule) -> bool {
+    rule.settings.iter().any(|asked| is_in_group(asked.setting.key(), RETRIES))
 }
 
 /// One printed line, with the value's origin as a comment.
@@ -336,7 +413,16 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::WhenFull(WhenFull::DropOldest) => quote("drop-oldest"),
         Setting::ExpireTo(name) => name.as_ref().map_or_else(none, |name| shown(name)),
         Setting::OpenMax(reads) => reads.to_string(),
-        Setting::FanoutOnly(truth) => truth.to_string(),
+        Setting::FanoutOnly(truth)
+        | Setting::RetryRelease(truth)
+        | Setting::RetryDisconnect(truth) => truth.to_string(),
+        Setting::Retries(is_on) => quote(if *is_on { "on" } else { "off" }),
+        Setting::RetryLimit(limit) => limit.to_string(),
+        Setting::RetryBackoff(Backoff::None) => quote("none"),
+        Setting::RetryBackoff(Backoff::Linear) => quote("linear"),
+        Setting::RetryBackoff(Backoff::Exponential) => quote("exponential"),
+        Setting::RetryBase(time) | Setting::RetryMax(time) => millis(*time),
+        Setting::RetryJitter(permille) => (f64::from(*permille) / 1000.0).to_string(),
         Setting::Sync(sync) => match sync {
             None => none(),
             Some(QueueSync::Always) => quote("always"),

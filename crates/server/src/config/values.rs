@@ -50,6 +50,14 @@ pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
+/// Like [`scalar`], for a value that can be a decimal fraction.
+pub(crate) fn decimal(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::Float(number) => Some(number.as_str().replace('_', "")),
+        other => scalar(other),
+    }
+}
+
 /// The value, if it is in quotes in the file.
 pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)

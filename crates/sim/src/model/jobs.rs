@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::attempts::Verdict;
 use super::outcome::{News, Notification};
 use super::record::Record;
 use super::routes::{Refused, Routed};
@@ -56,6 +57,7 @@ impl Model {
             body: Rc::from(body),
             state: State::Ready,
             counts: Counts::default(),
+            attempts: 0,
             order: 0,
             tags: None,
             kind: JobKind::Logged,
@@ -282,18 +284,28 @@ impl Model {
         if !self.is_holder(place, id) {
             return Err(self.denial(id));
         }
-        let delayed = self.delayed(delay);
+        let due = self.now + u64::from(delay) * 1000;
         let job = self.jobs.get_mut(&id).expect("it is held");
         (job.pri, job.delay) = (pri, delay);
         job.counts.releases += 1;
         if self.is_abandoned(id) {
             return Ok(self.remove_job(id));
         }
-        self.job_mut(id).since = if delay > 0 { 0 } else { self.now };
-        self.job_mut(id).state = if delay > 0 { delayed } else { State::Ready };
+        let due = match self.judge(id, |retries| retries.counts_release) {
+            Verdict::Original => due,
+            // The longer delay wins.
+            Verdict::Retry(wait) => due.max(self.now + wait),
+            Verdict::GiveUp => {
+                self.give_up(id, &News::Fail, Record::Update);
+                return Ok(self.jobs[&id].need);
+            }
+        };
+        let is_ready = due == self.now;
+        self.job_mut(id).since = if is_ready { self.now } else { 0 };
+        self.job_mut(id).state = if is_ready { State::Ready } else { State::Delayed { due } };
         self.record(id, Record::Update);
         let need = self.jobs[&id].need;
-        if delay == 0 {
+        if is_ready {
             self.offer(id);
         }
         Ok(need)
@@ -332,6 +344,9 @@ impl Model {
         match self.jobs.get_mut(&id) {
             Some(job) if matches!(job.state, State::Delayed { .. } | State::Buried { .. }) => {
                 job.counts.kicks += 1;
+                if job.is_buried() {
+                    job.attempts = 0;
+                }
                 job.since = self.now;
                 job.state = State::Ready;
                 self.record(id, Record::Update);

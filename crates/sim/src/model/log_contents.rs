@@ -54,6 +54,7 @@ pub(crate) struct StoredJob {
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: StoredState,
     pub(crate) counts: Counts,
+    pub(crate) attempts: u32,
     /// The job's order number among the jobs of its priority.
     pub(crate) order: u64,
     /// The parameters of the submit, if the job was submitted.
@@ -93,6 +94,7 @@ impl StoredJob {
                 State::Buried { order } => StoredState::Buried { order },
             },
             counts: job.counts,
+            attempts: job.attempts,
             order: job.order,
             tags: job.tags.clone(),
             expires: job.expires,
@@ -118,6 +120,7 @@ impl StoredJob {
             && found.tags == self.tags
             && found.expires == self.expires
             && found.counts.strict() == self.counts.strict()
+            && found.attempts == self.attempts
             && found.body == self.body
             && found.queue == self.queue
             && (found.pri, found.delay, found.ttr, found.created)
@@ -331,7 +334,7 @@ impl LogContents {
 pub(crate) fn short_text(image: Option<&StoredJob>) -> String {
     image.map_or("nothing".into(), |image| {
         format!(
-            "{} pri {} order {} delay {} ttr {} created {} since {} body {} bytes {:?} {:?} {:?} expires {:?}",
+            "{} pri {} order {} delay {} ttr {} created {} since {} body {} bytes {:?} {:?} failed {} {:?} expires {:?}",
             image.queue,
             image.pri,
             image.order,
@@ -342,6 +345,7 @@ pub(crate) fn short_text(image: Option<&StoredJob>) -> String {
             image.body.len(),
             image.state,
             image.counts,
+            image.attempts,
             image.tags,
             image.expires
         )

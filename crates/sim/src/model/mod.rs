@@ -12,6 +12,7 @@
 //! engine's order. Queues come first, in the order of their places in the engine's table. Sessions
 //! come second, in the order of their places.
 
+mod attempts;
 mod beanstalk;
 mod chores;
 mod gearman;
@@ -196,6 +197,8 @@ pub(crate) struct Job {
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: State,
     pub(crate) counts: Counts,
+    /// How often the job has failed, as the policy of its queue counts.
+    pub(crate) attempts: u32,
     /// The job's order number among the jobs of its priority.
     pub(crate) order: u64,
     /// The parameters of the submit, if the job was submitted.

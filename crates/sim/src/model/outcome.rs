@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::chores::Chore;
 use super::record::Record;
 use super::session::Expected;
-use super::{JobKind, Model, NEVER, Need, Place, ReturnOrder, State};
+use super::{JobKind, Model, NEVER, Need, Place, State};
 
 /// An event for a session.
 #[derive(Debug)]
@@ -147,35 +147,6 @@ impl Model {
         }
         self.drop_queue_if_unwanted(&job.queue);
         need
-    }
-
-    /// Ends the lease of a job, because the holder loses the job. This counts as a lost attempt.
-    pub(super) fn lose(&mut self, id: u64) {
-        let attempts_max = self.setting.attempts_max;
-        let job = self.job_mut(id);
-        let State::Leased(lease) = job.state else { panic!("no session holds job {id}") };
-        job.counts.failures += 1;
-        job.progress = (0, 0);
-        let is_exhausted =
-            attempts_max > 0 && job.tags.is_some() && job.counts.failures >= attempts_max;
-        if is_exhausted {
-            self.end_job(id, &News::Fail);
-            return;
-        }
-        if self.is_abandoned(id) {
-            self.remove_job(id);
-            return;
-        }
-        match lease.loss {
-            ReturnOrder::KeepPlace => self.record_counts(id),
-            ReturnOrder::ToTail => {
-                let order = self.next_id;
-                self.next_id += 1;
-                self.job_mut(id).order = order;
-                self.record(id, Record::Moved);
-            }
-        }
-        self.offer(id);
     }
 
     /// Restarts the ttr. The deadline cannot exceed the `limit` of the lease.

@@ -160,6 +160,7 @@ impl Model {
                 body: image.body.clone(),
                 state,
                 counts: image.counts,
+                attempts: image.attempts,
                 order: image.order,
                 tags: image.tags.clone(),
                 kind: JobKind::Logged,

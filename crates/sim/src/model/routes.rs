@@ -380,6 +380,7 @@ impl Model {
         // The move does not change whether the log has the job.
         let (from, kind) = (std::mem::replace(&mut job.queue, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
+        job.attempts = 0;
         self.queue_mut(to).puts += 1;
         if kind == JobKind::Logged {
             self.record(id, as_record);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::attempts::Loss;
 use super::outcome::Notification;
 use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
 
@@ -139,7 +140,7 @@ impl Model {
     fn time_out(&mut self, id: u64) {
         self.timeouts += 1;
         self.job_mut(id).counts.timeouts += 1;
-        self.lose(id);
+        self.lose(id, Loss::Failed);
     }
 
     /// The record that the answer "no job" depends on.

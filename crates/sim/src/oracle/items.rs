@@ -241,12 +241,17 @@ impl Items {
     }
 
     pub(super) fn given_back(&mut self, id: usize, queue: &str, conn: Conn) {
-        self.change(id, queue, conn, |place| place.state = State::Ready);
+        let state = if self.rule_history.ever_retries() { State::Unknown } else { State::Ready };
+        self.change(id, queue, conn, |place| place.state = state);
     }
 
     /// Notes that the connection of the item's holder is closed.
     pub(super) fn comes_back(&mut self, id: usize, queue: &str, conn: Conn) {
-        let state = if self.in_slices { State::Returning } else { State::Ready };
+        let state = match self.in_slices {
+            _ if self.rule_history.ever_retries() => State::Unknown,
+            true => State::Returning,
+            false => State::Ready,
+        };
         self.change(id, queue, conn, |place| place.state = state);
     }
 

@@ -44,7 +44,15 @@ impl QueueRules {
             | Setting::Idle(_)
             | Setting::OpenMax(_)
             | Setting::MemoryMax(_)
-            | Setting::CopyTo(_) => {}
+            | Setting::CopyTo(_)
+            | Setting::Retries(_)
+            | Setting::RetryLimit(_)
+            | Setting::RetryBackoff(_)
+            | Setting::RetryBase(_)
+            | Setting::RetryMax(_)
+            | Setting::RetryJitter(_)
+            | Setting::RetryRelease(_)
+            | Setting::RetryDisconnect(_) => {}
         }
     }
 }
@@ -129,6 +137,11 @@ impl RuleHistory {
             Setting::Sync(sync) => sync.as_ref().is_some_and(is_lax),
             _ => false,
         })
+    }
+
+    /// True if failed jobs are, or were, delayed or buried.
+    pub(super) fn ever_retries(&self) -> bool {
+        self.settings().any(|setting| matches!(setting, Setting::Retries(true)))
     }
 
     pub(super) fn ever_times_out(&self) -> bool {

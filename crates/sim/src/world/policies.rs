@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use broker::policy::{Name, QueueSync, Rule, Rules, Setting, WhenFull};
+use broker::policy::{Backoff, Name, QueueSync, Rule, Rules, Setting, WhenFull};
 
 use super::World;
 use crate::rng::Rng;
@@ -15,7 +15,7 @@ fn names(names: &[&str]) -> Box<[Name]> {
 /// Creates a random rule that refuses no put.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
-    match rng.below(13) {
+    match rng.below(15) {
         0 => Rule::new(["*"], [Setting::JobsMax(Some(3)), dropping]),
         1 => Rule::new(["a*"], [Setting::BytesMax(Some(500)), dropping]),
         2 => Rule::new(["*"], [Setting::AgeMax(Some(2000))]),
@@ -31,8 +31,25 @@ fn mild(rng: &mut Rng) -> Rule {
         7 => Rule::new(["al"], [Setting::Alias(names(&["a", "b-2"]))]),
         8 => Rule::new(["(c)", "b-2"], [Setting::CopyTo(names(&["a", "copies"]))]),
         9 => Rule::new(["*"], [Setting::OpenMax(1)]),
+        13 => retrying("*", rng),
+        14 => retrying("a*", rng),
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
     }
+}
+
+fn retrying(pattern: &str, rng: &mut Rng) -> Rule {
+    let backoff = *rng.pick(&[Backoff::None, Backoff::Linear, Backoff::Exponential]);
+    let settings = [
+        Setting::Retries(!rng.one_in(8)),
+        Setting::RetryLimit(rng.below(4) as u32),
+        Setting::RetryBackoff(backoff),
+        Setting::RetryBase(rng.between(1, 1500)),
+        Setting::RetryMax(2500),
+        Setting::RetryJitter(*rng.pick(&[0, 200])),
+        Setting::RetryRelease(rng.coin()),
+        Setting::RetryDisconnect(rng.coin()),
+    ];
+    Rule::new([pattern], settings)
 }
 
 const LAX: [QueueSync; 2] = [QueueSync::Never, QueueSync::Every(20)];

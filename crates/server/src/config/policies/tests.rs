@@ -1,6 +1,6 @@
 //! Tests of the `[[policy]]` tables: every key, every refusal, and the output for operators.
 
-use broker::policy::{Policy, QueueSync, WhenFull};
+use broker::policy::{Policy, QueueSync, Retries, WhenFull};
 
 use super::*;
 use crate::config::Config;
@@ -30,6 +30,7 @@ fn every_key_is_read() {
         memory = { bytes = "8MiB" }
         alias = ["a", "b"]
         route = { copy_to = "audit" }
+        retries = { limit = 8, backoff = "linear", base = "2s", max = "1m", jitter = 0.05, count_release = false, count_disconnect = false }
     "#;
     let expected = Policy {
         jobs_max: Some(1_000_000),
@@ -47,6 +48,16 @@ fn every_key_is_read() {
         memory_max: Some(8 << 20),
         alias: names(&["a", "b"]),
         copy_to: names(&["audit"]),
+        retries: Retries {
+            is_on: true,
+            limit: 8,
+            backoff: Backoff::Linear,
+            base_ms: 2_000,
+            max_ms: 60_000,
+            jitter_permille: 50,
+            counts_release: false,
+            counts_disconnect: false,
+        },
     };
     assert_eq!(policy(text, "mail.in"), expected);
     assert_eq!(policy(text, "send_mail"), expected);
@@ -106,6 +117,10 @@ sync = "soon"
 alias = { a = 1 }
 fanout_only = "yes"
 open = 7
+retries = { limit = 1001, backoff = "slow", base = "0s", jitter = 0.6, minimum = 1 }
+[[policy]]
+match = "b"
+retries = "maybe"
 "#;
     assert_eq!(
         messages(text),
@@ -124,7 +139,13 @@ open = 7
             "lineshaft.toml:12:9: policy.alias: cannot be of type table",
             "lineshaft.toml:13:15: policy.fanout_only: `yes` is neither `true` nor `false`",
             "lineshaft.toml:14:1: policy: `open` has keys of its own, such as `open.max`",
+            "lineshaft.toml:15:21: policy.retries.limit: `1001` is not a number from 0 to 1000",
+            "lineshaft.toml:15:37: policy.retries.backoff: `slow` is not `none`, `linear` or `exponential`",
+            "lineshaft.toml:15:52: policy.retries.base: `0s` must be greater than zero; for no delay, use backoff = \"none\"",
+            "lineshaft.toml:15:67: policy.retries.jitter: `0.6` is not a number from 0 to 0.5",
+            "lineshaft.toml:15:72: policy: unknown key `retries.minimum`",
             "lineshaft.toml:8:1: policy: `match` is missing; it selects the queues, \"*\" is all",
+            "lineshaft.toml:18:11: policy.retries: `maybe` is neither `on` nor `off`, nor a table such as { limit = 5 }",
         ]
     );
 }
@@ -140,10 +161,10 @@ fn keys_of_the_plan_are_refused_as_not_there_yet() {
         );
         assert_eq!(messages(&text), [expected]);
     }
-    let text = "[[policy]]\nmatch = \"*\"\n[policy.retries]\nlimit = 3\n";
+    let text = "[[policy]]\nmatch = \"*\"\n[policy.dead]\nqueue = \"x\"\n";
     assert_eq!(
         messages(text),
-        ["lineshaft.toml:3:9: policy: `retries` is not available in this version yet"]
+        ["lineshaft.toml:3:9: policy: `dead` is not available in this version yet"]
     );
 }
 
@@ -192,7 +213,9 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
 fn shown_policies_name_their_lines_and_can_be_read_again() {
     let text = "[[policy]]\nmatch = [\"a\", \"b\"]\nlimits = { jobs = 3, bytes = \"510\" }\n\
                 sync = \"50ms\"\n\n[[policy]]\nmatch = \"a+b\"\nexpire_to = \"x\"\n\
-                alias = [\"y\", \"z\"]\nidle = \"none\"\n";
+                alias = [\"y\", \"z\"]\nidle = \"none\"\n\n[[policy]]\nmatch = \"*\"\n\
+                retries = { limit = 3, jitter = 0.25 }\n\n[[policy]]\nmatch = \"d\"\n\
+                retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\n";
     let (folder, sources) = Folder::with(text);
     let effective = sources.load().unwrap();
     let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
@@ -212,7 +235,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 15);
+    assert_eq!(lines.len(), 23);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");
@@ -224,6 +247,22 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
     assert_eq!(sync(b"a").replace(&format!("{}/", folder.path().display()), ""), own);
     let usual = "sync = \"always\"                          # default: as data.sync, default";
     assert_eq!(sync(b"c"), usual);
+}
+
+#[test]
+fn a_table_turns_retries_on_and_a_later_rule_can_turn_them_off() {
+    let text = "[[policy]]\nmatch = \"*\"\nretries.base = \"1s\"\n[[policy]]\nmatch = \"a\"\n\
+                retries = \"off\"\n[[policy]]\nmatch = \"b*\"\nretries = { limit = 0 }\n";
+    let of = |queue| policy(text, queue).retries;
+    let general = Retries { is_on: true, base_ms: 1000, ..Retries::default() };
+    assert_eq!(of("c"), general);
+    assert_eq!(of("a"), Retries { is_on: false, ..general.clone() });
+    assert_eq!(of("b"), Retries { limit: 0, ..general });
+    let text = "[[policy]]\nmatch = \"*\"\nretries = { base = \"2h\", max = \"1h\" }\n";
+    assert_eq!(
+        messages(text),
+        ["lineshaft.toml:3: policy.retries.base: it is longer than `retries.max`"]
+    );
 }
 
 /// All code blocks of a page that are marked as TOML.

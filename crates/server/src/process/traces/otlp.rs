@@ -136,8 +136,13 @@ impl Collector {
             "endTimeUnixNano": nanoseconds(span.to, *wall_ms),
             "attributes": attributes,
         });
-        if end == Some(LeaseEnd::Lost) {
-            encoded["status"] = json!({ "code": ERROR, "message": "the worker lost the job" });
+        let error = match end {
+            Some(LeaseEnd::Lost) => Some("the worker lost the job"),
+            Some(LeaseEnd::Failed) => Some("the worker reported that the job failed"),
+            Some(LeaseEnd::JobEnded | LeaseEnd::GivenBack | LeaseEnd::Buried) | None => None,
+        };
+        if let Some(message) = error {
+            encoded["status"] = json!({ "code": ERROR, "message": message });
         }
         encoded
     }
@@ -150,6 +155,7 @@ fn name_of(end: LeaseEnd) -> &'static str {
         LeaseEnd::GivenBack => "given_back",
         LeaseEnd::Buried => "buried",
         LeaseEnd::Lost => "lost",
+        LeaseEnd::Failed => "failed",
     }
 }
 

@@ -115,6 +115,10 @@ impl Model {
                 self.progress(id, (wrapped(arguments[1]), wrapped(read)), words.into());
             }
             kind::WORK_COMPLETE => self.finish_held(id, &News::Complete(data)),
+            _ if self.retries(id) => {
+                let news = if kind == kind::WORK_FAIL { News::Fail } else { News::Exception(data) };
+                self.fail_reported(id, &news);
+            }
             _ if !is_submitted => {
                 let pri = self.jobs[&id].pri;
                 self.bury(place, id, pri).map_err(|_| "a held job could not be buried")?;

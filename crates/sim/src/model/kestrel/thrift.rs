@@ -7,6 +7,7 @@ use super::thrift_wire::{
     self, Arguments, Call, INTERNAL_ERROR, Message, PROTOCOL_ERROR, Reply, UNKNOWN_METHOD,
     WRONG_KIND, kind,
 };
+use crate::model::attempts::Loss;
 use crate::model::items::{FetchMode, Read};
 use crate::model::outcome::Notification;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
@@ -186,7 +187,7 @@ impl Model {
             if call.name == "confirm" {
                 need = need.max(self.confirm(holder, *lease).unwrap_or(0));
             } else {
-                self.lose(id);
+                self.lose(id, Loss::Failed);
             }
         }
         (number(call, settled), need)

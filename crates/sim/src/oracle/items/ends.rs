@@ -27,6 +27,10 @@ impl Items {
             place.changed = self.tick;
             place.may_be_gone |= place.is_volatile || !is_kept;
             match place.state {
+                // The lease may have ended before, and the item may be delayed or buried.
+                State::Held { .. } | State::Returning if self.rule_history.ever_retries() => {
+                    place.state = State::Unknown;
+                }
                 State::Held { .. } | State::Returning => place.state = State::Ready,
                 State::Ended if matches!(place.lasting, Lasting::Uncertain) => {
                     place.state = State::Unknown;
