@@ -115,6 +115,9 @@ const ADVICE_TOKEN: &str =
 const ADVICE_NETWORK: &str = "other machines can reach this listener, so it shows nothing without \
     credentials; send a token with `Authorization: Bearer`, or send the request to a listener at a \
     loopback address or a unix socket, for example with `ssh -L`";
+const ADVICE_PASSED: &str = "another node of the cluster has passed this request on, and it shows \
+    nothing without credentials; send a token with `Authorization: Bearer`, or send the request on \
+    the machine of the node that leads";
 const ADVICE_PROXY: &str = "a proxy has passed this request on, so its client may be on another \
     machine; send a token with `Authorization: Bearer`, or send the request without the proxy";
 
@@ -249,6 +252,9 @@ impl Api {
         }
         let (role, via, advice) = if peer.is_operator {
             (Role::Admin, Via::Socket, ADVICE_TOKEN)
+        } else if peer.is_passed {
+            // Whoever has an account on the machine of that node may have none on this one.
+            (Role::None, Via::Anonymous, ADVICE_PASSED)
         } else if !gate.reach.is_local() {
             (Role::None, Via::Anonymous, ADVICE_NETWORK)
         } else if PROXY_HEADERS.iter().any(|name| headers.contains_key(*name)) {

@@ -209,7 +209,7 @@ impl Problem {
     }
 
     /// The response. `path` is the path of the request.
-    pub(crate) fn at(mut self, path: &str) -> Response {
+    pub fn at(mut self, path: &str) -> Response {
         self.instance = Some(path.to_owned());
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = complete(answer(status, PROBLEM, as_json(&self)));

@@ -15,6 +15,8 @@ pub struct Peer {
     pub certificate: Option<[u8; 32]>,
     /// Whether the client is at the operator's socket, and runs as the user of the server.
     pub is_operator: bool,
+    /// Whether another node of the cluster has passed the request on. Then this is its client.
+    pub is_passed: bool,
 }
 
 impl Peer {

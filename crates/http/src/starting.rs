@@ -1,6 +1,7 @@
 //! The site of a server that still reads its log, or follows the leader of its cluster. It reports
-//! that the server is live, but not ready.
+//! that the server is live, but not ready. A follower passes all other requests on to the leader.
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -22,12 +23,17 @@ pub struct StartState {
     pub is_ready: bool,
 }
 
+/// Answers a request in place of this server.
+pub type PassOn =
+    Box<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> + Send + Sync>;
+
 /// A site that reports the progress of the start. After the start, another site answers all
 /// requests.
 pub struct Starting {
     state: Box<dyn Fn() -> StartState + Send + Sync>,
     /// Returns what the node of a cluster knows about itself.
     cluster: Box<dyn Fn() -> Option<ClusterFacts> + Send + Sync>,
+    pass_on: OnceLock<PassOn>,
     site: OnceLock<Site>,
 }
 
@@ -44,7 +50,12 @@ impl std::fmt::Debug for Starting {
 impl Starting {
     /// The site of a start. `state` returns how far it is.
     pub fn new(state: impl Fn() -> StartState + Send + Sync + 'static) -> Starting {
-        Starting { state: Box::new(state), cluster: Box::new(|| None), site: OnceLock::new() }
+        Starting {
+            state: Box::new(state),
+            cluster: Box::new(|| None),
+            pass_on: OnceLock::new(),
+            site: OnceLock::new(),
+        }
     }
 
     /// The same site, with metrics of the node of a cluster.
@@ -54,6 +65,12 @@ impl Starting {
         cluster: impl Fn() -> Option<ClusterFacts> + Send + Sync + 'static,
     ) -> Starting {
         Starting { cluster: Box::new(cluster), ..self }
+    }
+
+    /// From now on, `pass_on` answers all requests, except those for health and metrics. A second call
+    /// does nothing.
+    pub fn pass_on(&self, pass_on: PassOn) {
+        let _ = self.pass_on.set(pass_on);
     }
 
     /// Ends the start: from now on, `site` answers all requests. A second call does nothing.
@@ -98,12 +115,20 @@ impl Starting {
     }
 
     async fn reply(&self, request: Request) -> Response<Body> {
-        match self.site.get() {
-            Some(site) => site.answer(request).await,
-            None if only_looks(request.method()) => complete(self.page(request.uri().path())),
-            None => complete(method_not_allowed()),
+        match (self.site.get(), self.pass_on.get()) {
+            (Some(site), _) => site.answer(request).await,
+            (None, Some(pass_on)) if !is_about_this_node(request.uri().path()) => {
+                pass_on(request).await
+            }
+            (None, _) if only_looks(request.method()) => complete(self.page(request.uri().path())),
+            (None, _) => complete(method_not_allowed()),
         }
     }
+}
+
+/// Whether the page is about this process, and not about the jobs that all nodes share.
+fn is_about_this_node(path: &str) -> bool {
+    path == "/metrics" || path.starts_with("/health/")
 }
 
 #[cfg(test)]
@@ -140,6 +165,25 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
         assert_eq!(ask(&site, "/health/ready").0, 503);
+    }
+
+    #[test]
+    fn a_follower_answers_only_about_itself() {
+        let state = || StartState { text: "follows one".to_owned(), is_ready: true };
+        let starting = Arc::new(Starting::new(state));
+        starting.pass_on(Box::new(|request| {
+            let path = request.uri().path().to_owned();
+            Box::pin(async move { complete(answer(StatusCode::OK, TEXT, path)) })
+        }));
+        let site = starting.site();
+        assert_eq!(ask(&site, "/health/ready"), (200, "ready, follows one\n".to_owned()));
+        assert_eq!(ask(&site, "/metrics").0, 503);
+        for path in ["/", "/api/v1/server", "/health", "/console/", "/metrics/x"] {
+            assert_eq!(ask(&site, path), (200, path.to_owned()));
+        }
+        let own = || async { complete(answer(StatusCode::OK, TEXT, "own")) };
+        starting.become_site(Site::new(Router::new().fallback(own)));
+        assert_eq!(ask(&site, "/api/v1/server"), (200, "own".to_owned()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use notation::size;
 
 pub(crate) use cluster::{
     CheckArguments, ClusterArguments, ClusterCommand, CreateArguments, ForgetArguments,
-    KeysArguments, LeaveArguments, RecoverArguments, StatusOfClusterArguments,
+    KeysArguments, LeaveArguments, PromoteArguments, RecoverArguments, StatusOfClusterArguments,
 };
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use operator::{

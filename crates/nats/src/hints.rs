@@ -25,6 +25,8 @@ use crate::{ConnectError, Place, REQUEST_MAX};
 pub const EVERY: Duration = Duration::from_secs(1);
 /// The key of a node's hint begins with this.
 const NODE: &str = "node.";
+/// The key of the operator's order.
+const ORDER: &str = "order";
 
 /// What a node tells. Fields that a reader does not know are ignored, and missing ones are empty: the
 /// nodes can have different versions.
@@ -67,6 +69,24 @@ pub struct Hint {
     pub fault: String,
     /// An operator says that the node does not come back. If it does, it writes its next hint.
     pub is_forgotten: bool,
+    /// It never leads: `cluster.lead` is false.
+    pub never_leads: bool,
+    /// The last [`Order`] that it has refused.
+    pub refused_order: u64,
+    /// Why it has refused this order.
+    pub order_refusal: String,
+}
+
+/// What an operator wants. The bucket has the newest order.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Order {
+    /// A random number. 0: the operator wants nothing.
+    pub id: u64,
+    /// The epoch whose leader is meant. So an old order never counts again.
+    pub epoch: u64,
+    /// The node that should lead next.
+    pub successor: NodeId,
 }
 
 /// What a node does.
@@ -186,6 +206,30 @@ impl Hints {
             }
         }
         Ok(self.all(now))
+    }
+
+    /// Leaves an order for the leader.
+    ///
+    /// # Errors
+    ///
+    /// NATS does not answer in time, or refuses.
+    pub async fn order(&mut self, order: &Order) -> Result<(), HintError> {
+        let text = serde_json::to_vec(order).unwrap_or_default();
+        let subject = self.place().hint(ORDER);
+        let context = self.open().await?;
+        let done = put(&context.client(), subject, text).await;
+        self.keep(done.map_err(|put| HintError::Unanswered(put.text())))
+    }
+
+    /// The newest order. `None`: there is none, or nobody answers.
+    pub async fn newest_order(&mut self) -> Option<Order> {
+        let subject = self.place().hint(ORDER);
+        let name = self.place().hints();
+        let context = self.open().await.ok()?;
+        let bucket = context.get_stream_no_info(name).await.ok()?;
+        let last = timeout(REQUEST_MAX, bucket.get_last_raw_message_by_subject(&subject)).await;
+        let order: Order = serde_json::from_slice(&last.ok()?.ok()?.payload).ok()?;
+        (order.id > 0).then_some(order)
     }
 
     fn place(&self) -> &Place {

@@ -16,6 +16,26 @@ impl Names {
         Names { own: own.into_iter().collect(), listed }
     }
 
+    /// The same names, and one more.
+    #[must_use]
+    pub fn with(&self, own: Option<String>) -> Names {
+        let mut names = self.clone();
+        names.own.extend(own);
+        names
+    }
+
+    /// The name in the value of a `Host` header, if it is an allowed one. Addresses and `localhost`
+    /// are not names.
+    pub fn name_in<'a>(&self, host: &'a [u8]) -> Option<&'a str> {
+        let host = std::str::from_utf8(host).ok().filter(|_| self.contain(host))?;
+        let (name, _) = host.split_at(host.find(':').unwrap_or(host.len()));
+        self.own
+            .iter()
+            .chain(&self.listed)
+            .any(|known| known.eq_ignore_ascii_case(name))
+            .then_some(name)
+    }
+
     /// Whether the operator configured any names.
     pub(crate) fn are_listed(&self) -> bool {
         !self.listed.is_empty()
@@ -79,5 +99,11 @@ mod tests {
             assert!(!names.contain(host.as_bytes()), "{host}");
         }
         assert!(!names.contain(b"\xff"));
+        assert_eq!(names.name_in(b"Machine:2223"), Some("Machine"));
+        for host in ["127.0.0.1:2223", "[::1]:2223", "localhost", "evil.example", "machine:x"] {
+            assert_eq!(names.name_in(host.as_bytes()), None, "{host}");
+        }
+        assert!(names.with(Some("other".to_owned())).contain(b"OTHER:2223"));
+        assert!(!names.contain(b"other"));
     }
 }

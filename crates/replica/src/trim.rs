@@ -111,6 +111,12 @@ impl Folders {
         live.max_by_key(|node| node.report.applied).map(|node| node.report.node)
     }
 
+    /// The last report of a live follower of this epoch.
+    #[must_use]
+    pub fn live(&self, node: NodeId, epoch: Epoch) -> Option<Report> {
+        self.nodes.get(&node).filter(|folder| folder.counts(epoch)).map(|folder| folder.report)
+    }
+
     /// The highest number that is durable in two folders.
     fn durable_twice(&self, epoch: Epoch, own: u64) -> u64 {
         let live = self.nodes.values().filter(|node| node.counts(epoch));
@@ -247,7 +253,8 @@ mod tests {
         let mut folders = Folders::default();
         folders.reported(1, Report { epoch: 998, ..report(2, 800, 800) }, true);
         assert_eq!(choose(&marks(), &folders, &situation()), Choice::Wait);
-        assert_eq!(folders.successor(999), None);
+        assert_eq!((folders.successor(999), folders.live(2, 999)), (None, None));
+        assert_eq!(folders.live(2, 998).map(|report| report.durable), Some(800));
     }
 
     #[test]

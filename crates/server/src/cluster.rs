@@ -11,12 +11,13 @@
 //! - `join.rs`: what a node must know about the stream before it opens its folder.
 //! - `node.rs`: the thread that has the state machine, [`replica::node::Node`], and does what it asks
 //!   for. `apply.rs`: the thread that applies the groups of the leader.
+//! - `handover.rs`: the operator's order that another node should lead.
 //! - `guards.rs`: checks again and again that the servers of NATS are safe. `hints.rs`: what the nodes
 //!   tell people and each other.
 //! - `follower.rs`: what the main thread does while the node follows.
 //! - `copy.rs`: a node that is new, or too far behind, fetches a copy of another node's folder.
 //! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS; `line.rs`:
-//!   their lines. `pass.rs`: passes the clients of a follower on to the leader.
+//!   their lines. `pass.rs`, `pass_http.rs`: pass the clients of a follower on to the leader.
 //! - `status.rs`: what the node says about itself.
 //!
 //! Invariant: a process leads at most once, and has one folder. A leader that is deposed ends at once,
@@ -27,12 +28,14 @@ mod apply;
 pub(crate) mod copy;
 pub(crate) mod follower;
 mod guards;
+mod handover;
 mod hints;
 pub(crate) mod join;
 pub(crate) mod keys;
 mod line;
 pub(crate) mod node;
 mod pass;
+mod pass_http;
 pub(crate) mod peers;
 pub(crate) mod status;
 
@@ -51,6 +54,11 @@ pub enum ClusterFailure {
     /// Another node leads now.
     #[error("node {0} leads now; this process ends, and follows after its next start")]
     Deposed(String),
+    /// The operator wants another node to lead, and this one has resigned.
+    #[error(
+        "the lead is handed over to node {0}; this process ends, and follows after its next start"
+    )]
+    HandedOver(String),
     /// A copy of another node's folder is here. Only a start can adopt it.
     #[error(
         "this node has a whole copy of the folder of node {0}; this process ends, and follows from there after \
@@ -76,7 +84,9 @@ impl ClusterFailure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             ClusterFailure::Stream(_) => exit::BAD_CONFIGURATION,
-            ClusterFailure::Deposed(_) | ClusterFailure::Copied(_) => exit::NOT_LEADER,
+            ClusterFailure::Deposed(_)
+            | ClusterFailure::HandedOver(_)
+            | ClusterFailure::Copied(_) => exit::NOT_LEADER,
             ClusterFailure::Fetch(_) => exit::SYSTEM,
             ClusterFailure::Fault(_) | ClusterFailure::Apply(_) | ClusterFailure::Ids(_) => {
                 exit::DAMAGED_DATA

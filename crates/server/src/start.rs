@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
+use crate::cluster::ClusterFailure;
 use crate::cluster::copy::send::Sending;
 use crate::cluster::follower::follow;
 use crate::cluster::join::{Joined, join};
@@ -215,6 +216,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
             NodeThread::spawn(&config.cluster, joined, broker.clone(), early, status.clone(), with)
                 .map_err(failed("start a thread"))?;
         let peers = join_peers(&config, keys, &thread, (broker.clone(), early))?;
+        starting.pass_on(peers.pass_http_on());
         listen(&mut endpoints)?;
         let passing = peers.pass_on(&endpoints, &limits).map_err(failed("pass clients on"))?;
         let follows = follow(&mut thread, &broker, (&mut all, hangup), &reloader);
@@ -242,7 +244,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         .map_err(failed("export traces"))?;
     let facts = StartFacts { listeners: &listeners, recovery: recovered };
     let (site, api) =
-        overview(&config, &shared, &inboxes, facts, &reloader, traces.as_ref(), status);
+        overview(&config, &shared, &inboxes, facts, &reloader, traces.as_ref(), status.clone());
     starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listeners);
@@ -250,9 +252,6 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let has_admin = is_served(Protocol::KestrelAdmin, &listeners);
     let admin_site = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
     let opens = Protocol::ALL.map(|protocol| opener(protocol, &config, clock.now(), &kestrel));
-    if let Some((_, peers)) = &node {
-        peers.open(Entrance::new(&config, &opens, limits.clone(), inboxes.clone()));
-    }
     let mut acceptors = Vec::new();
     let mut admin = Vec::new();
     listen(&mut endpoints)?;
@@ -267,6 +266,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     }
     let unread = Unread::new(broker.clone());
     let web = [health, spawn_web(admin_site, admin, &names, web_connections_max, &unread)?];
+    if let Some((_, peers)) = &node {
+        let doors = web.each_ref().map(|web| web.as_ref().map(WebThread::door));
+        peers.open(Entrance::new(&config, &opens, limits.clone(), inboxes.clone(), doors));
+    }
     // Do this before `announce`, because a program that waits for the announcement may then send a
     // signal to stop the server.
     let signals = signals.or_else(EarlySignals::complete).map_err(failed("watch for signals"))?;
@@ -283,6 +286,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         hangup,
         drain,
         clients_stop,
+        node: status,
         acceptors,
         inboxes: inboxes.clone(),
         has_log: config.data.sync != Durability::Memory,
@@ -365,6 +369,9 @@ fn end(
                 node.resign();
             }
             broker.close(clock.now()).map_err(ServeError::LogFailed)?;
+            if let Some(name) = node.and_then(|node| node.status.heir()) {
+                return Err(ClusterFailure::HandedOver(name).into());
+            }
             tracing::info!("stopped");
             Ok(())
         }

@@ -11,6 +11,7 @@ Examples:
   lineshaft cluster status                      the nodes and the stream
   lineshaft cluster check                       read and verify the stream
   lineshaft cluster check --offline /var/lib/lineshaft /backups/monday
+  lineshaft cluster promote two                 node two leads from now on
   lineshaft cluster recover --from /var/lib/lineshaft   the stream is lost
 
 docs/replication.md describes how to set up a cluster, and what it promises.";
@@ -34,6 +35,8 @@ pub(crate) enum ClusterCommand {
     Status(StatusOfClusterArguments),
     /// Verify the stream from its first record to its last one, or data folders of stopped servers
     Check(CheckArguments),
+    /// Hand the lead over to a node that follows
+    Promote(PromoteArguments),
     /// Say that a node does not come back, so that the stream keeps nothing for it
     Forget(ForgetArguments),
     /// Take the folder of this stopped server out of its cluster
@@ -95,6 +98,19 @@ pub(crate) struct CheckArguments {
     /// Give the stream the right settings, if it has wrong ones
     #[arg(long)]
     pub repair_stream: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `lineshaft cluster promote`.
+#[derive(Debug, Args)]
+pub(crate) struct PromoteArguments {
+    #[command(flatten)]
+    pub node: NodeConfig,
+    /// The node's name, or its number as `status --json` shows it
+    #[arg(value_name = "NODE")]
+    pub name: String,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

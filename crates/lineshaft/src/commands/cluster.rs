@@ -10,6 +10,7 @@ mod forget;
 mod keys;
 mod leave;
 mod place;
+mod promote;
 mod recover;
 mod status;
 
@@ -29,6 +30,7 @@ pub(crate) fn run(command: ClusterCommand) -> Result<ExitCode> {
         ClusterCommand::Keys(arguments) => keys::run(&arguments),
         ClusterCommand::Status(arguments) => status::run(&arguments),
         ClusterCommand::Check(arguments) => check::run(&arguments),
+        ClusterCommand::Promote(arguments) => promote::run(&arguments),
         ClusterCommand::Forget(arguments) => forget::run(&arguments),
         ClusterCommand::Leave(arguments) => leave::run(&arguments),
         ClusterCommand::Recover(arguments) => recover::run(&arguments),

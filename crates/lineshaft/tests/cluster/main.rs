@@ -5,6 +5,7 @@
 
 mod copy;
 mod pass;
+mod promote;
 mod rig;
 mod takeover;
 mod tools;

@@ -1,10 +1,11 @@
 //! Clients connect to any node.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::Duration;
 
 use testkit::wait;
 
-use crate::rig::{Rig, drain, put};
+use crate::rig::{PATIENCE, Rig, drain, put};
 
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -43,6 +44,79 @@ fn a_follower_passes_its_clients_on() {
     let leader = rig.wait_for_leader(&[1], Duration::from_secs(2));
     assert!(client.command("stats").is_err(), "connections to the old leader end");
     assert_eq!(drain(&mut rig.client(leader)), (0..20).collect::<Vec<u32>>());
+}
+
+#[test]
+fn a_follower_passes_http_on() {
+    let Some(mut rig) = Rig::new(2) else { return };
+    let token = rig.token("operator");
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    rig.start(1);
+    rig.wait_for_follower(1);
+    let role = |rig: &Rig, at, headers: &str| {
+        let (_, me) = rig.request(at, "GET", "/api/v1/me", headers);
+        let me: serde_json::Value = serde_json::from_str(&me).unwrap();
+        Some(me["role"].as_str()?.to_owned())
+    };
+    // Who can reach the loopback address of a follower may have no account on the leader's machine.
+    wait::until("the follower reaches the leader", || role(&rig, 1, "").is_some());
+    assert_eq!(role(&rig, 1, "").unwrap(), "none");
+    assert_eq!(role(&rig, 0, "").unwrap(), "viewer");
+    let (code, why) = rig.request(1, "GET", "/api/v1/server", "");
+    assert!(code == 401 && why.contains("another node of the cluster has passed"), "{why}");
+    assert_eq!(role(&rig, 1, &token).unwrap(), "operator");
+    assert_eq!(rig.request(1, "PUT", "/api/v1/queues/mail", &token).0, 201);
+    let (code, queue) = rig.request(0, "GET", "/api/v1/queues/mail", "");
+    assert_eq!(code, 200, "{queue}");
+    let (code, page) = rig.request(1, "GET", "/console/queues", &token);
+    assert!(code == 200 && page.contains("mail"), "{page}");
+    // Pages of other sites get nothing here, either.
+    let page = "Sec-Fetch-Site: cross-site\r\nOrigin: http://evil.example\r\n";
+    let change = rig.request(1, "PUT", "/api/v1/queues/evil", &format!("{page}{token}"));
+    assert_eq!(change.0, 403, "{}", change.1);
+
+    // About itself, the follower answers, also on a connection that it has used for the leader.
+    let mut one = BufReader::new(rig.connect_http(1).unwrap());
+    one.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
+    for (path, found) in [
+        ("/metrics", "lineshaft_cluster_role{role=\"follower\"} 1"),
+        ("/api/v1/me", "\"anonymous\""),
+        ("/health/leader", "follows node-0"),
+        ("/metrics", "lineshaft_cluster_role{role=\"leader\"} 0"),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        one.get_mut().write_all(request.as_bytes()).unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            one.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        one.read_exact(&mut body).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains(found), "{path}: {body}");
+    }
+
+    // A response without an end arrives piece by piece, and ends with the leader.
+    let mut events = BufReader::new(rig.connect_http(1).unwrap());
+    events.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n{token}\r\n");
+    events.get_mut().write_all(request.as_bytes()).unwrap();
+    let mut line = String::new();
+    while !line.starts_with("data:") {
+        line.clear();
+        assert!(events.read_line(&mut line).unwrap() > 0, "the leader sends events");
+    }
+    rig.kill(0);
+    // It can also end with an error: the response was not complete.
+    let _ = events.read_to_end(&mut Vec::new());
+    rig.wait_for_leader(&[1], Duration::from_secs(5));
+    let own = wait::for_some(PATIENCE, || role(&rig, 1, ""));
+    assert_eq!(own.as_deref(), Some("viewer"), "now this is its own loopback address");
 }
 
 #[test]

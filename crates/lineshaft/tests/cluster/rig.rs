@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ use testkit::wait;
 
 const LINEAGE: Lineage = Lineage([5; 16]);
 const NAME: &str = "test";
+/// A node whose answer takes longer hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One node: its folder, its addresses, and its process while it runs.
 pub(crate) struct Node {
@@ -46,7 +49,7 @@ pub(crate) struct Rig {
     pub(crate) servers: NatsServers,
     pub(crate) nodes: Vec<Node>,
     authority: Authority,
-    _keys: TempDir,
+    keys: TempDir,
 }
 
 fn local() -> SocketAddr {
@@ -80,7 +83,7 @@ impl Rig {
             server: None,
         };
         let nodes = (0..nodes).map(node).collect();
-        let rig = Rig { special, runtime, servers, nodes, authority, _keys: keys };
+        let rig = Rig { special, runtime, servers, nodes, authority, keys };
         rig.make_origin(0, &rig.special.bodies);
         Some(rig)
     }
@@ -147,6 +150,12 @@ impl Rig {
     }
 
     pub(crate) fn program(&self, at: usize) -> Program {
+        let binary = lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"));
+        Program::serve_under(binary, &["serve"]).with_configuration(&self.configuration(at))
+    }
+
+    /// The configuration file of a node.
+    pub(crate) fn configuration(&self, at: usize) -> String {
         let node = &self.nodes[at];
         let (nats, monitors) = (self.servers.urls(), self.servers.monitors());
         let (beanstalk, http, peers) = (node.beanstalk, node.http, node.peers);
@@ -155,15 +164,31 @@ impl Rig {
         let [ca, certificate, key] = files.map(|file| file.display().to_string());
         let folder = node.folder.path().join("data").display().to_string();
         let Special { data, cluster, .. } = &self.special;
-        let text = format!(
+        let tokens = self.keys.path().join("tokens.toml").display().to_string();
+        format!(
             "[data]\ndir = {folder:?}\n{data}[listen]\nbeanstalk = \"{beanstalk}\"\nhttp = \"{http}\"\n\
              gearman = \"off\"\nkestrel = \"off\"\nkestrel_text = \"off\"\nkestrel_thrift = \"off\"\n\
-             kestrel_admin = \"off\"\n[cluster]\nname = \"{NAME}\"\nnode = \"node-{at}\"\n\
+             kestrel_admin = \"off\"\n[http]\ntokens = {tokens:?}\n\
+             [cluster]\nname = \"{NAME}\"\nnode = \"node-{at}\"\n\
              nats = {nats:?}\nnats_monitor = {monitors:?}\nlisten = \"{peers}\"\n\
              ca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n{cluster}"
-        );
-        let binary = lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"));
-        Program::serve_under(binary, &["serve"]).with_configuration(&text)
+        )
+    }
+
+    /// Runs `lineshaft cluster` with the configuration of a node. Returns its exit code, and what it
+    /// has printed.
+    pub(crate) fn command(&self, at: usize, arguments: &[&str]) -> (i32, String, String) {
+        let file = self.nodes[at].folder.path().join("node.toml");
+        std::fs::write(&file, self.configuration(at)).unwrap();
+        let done = Command::new(lineshaft_path(env!("CARGO_BIN_EXE_lineshaft")))
+            .arg("cluster")
+            .args(arguments)
+            .arg("--config")
+            .arg(file)
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (done.status.code().unwrap(), text(done.stdout), text(done.stderr))
     }
 
     /// The nodes that lead, as they say themselves.
@@ -199,17 +224,57 @@ impl Rig {
 
     /// A page of a node. `None`: it does not answer.
     pub(crate) fn ask(&self, at: usize, path: &str) -> Option<(u16, String)> {
-        self.nodes[at].server.as_ref()?;
-        let limit = Duration::from_secs(1);
-        let mut socket = TcpStream::connect_timeout(&self.nodes[at].http, limit).ok()?;
-        socket.set_read_timeout(Some(limit)).ok()?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        Rig::exchange(self.connect_http(at)?, "GET", path, "")
+    }
+
+    /// A response of a node that is not too busy. Each of `headers` ends with a line end.
+    pub(crate) fn request(
+        &self,
+        at: usize,
+        method: &str,
+        path: &str,
+        headers: &str,
+    ) -> (u16, String) {
+        let socket = self.connect_http(at).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Rig::exchange(socket, method, path, headers).unwrap()
+    }
+
+    fn exchange(
+        mut socket: TcpStream,
+        method: &str,
+        path: &str,
+        headers: &str,
+    ) -> Option<(u16, String)> {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
+        );
         socket.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// A connection to the HTTP listener of a node that runs.
+    pub(crate) fn connect_http(&self, at: usize) -> Option<TcpStream> {
+        self.nodes[at].server.as_ref()?;
+        let limit = Duration::from_secs(1);
+        let socket = TcpStream::connect_timeout(&self.nodes[at].http, limit).ok()?;
+        socket.set_read_timeout(Some(limit)).ok()?;
+        Some(socket)
+    }
+
+    /// Makes a token that all nodes know. Returns the header with it.
+    pub(crate) fn token(&self, role: &str) -> String {
+        let done = Command::new(lineshaft_path(env!("CARGO_BIN_EXE_lineshaft")))
+            .args(["token", "add", role, "--role", role, "--file"])
+            .arg(self.keys.path().join("tokens.toml"))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let token = String::from_utf8(done.stdout).unwrap();
+        format!("Authorization: Bearer {}\r\n", token.trim())
     }
 
     pub(crate) fn client(&self, at: usize) -> Client {

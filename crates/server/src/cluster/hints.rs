@@ -1,4 +1,5 @@
 //! Tells people and the other nodes about this node once a second, and reads what the others tell.
+//! The leader also reads the operator's order.
 //!
 //! No promise depends on this. A leader trims less while a node that is away needs more. Nodes that
 //! are not away report over their own link.
@@ -37,6 +38,12 @@ pub(super) async fn run(
             tracing::debug!("cannot write the hint of this node: {error}");
         } else if leads && let Ok(seen) = hints.read().await {
             report(node, &seen, &mut known, &events);
+            if let Some(order) = hints.newest_order().await {
+                let successor = seen.into_iter().find(|seen| seen.node == order.successor);
+                let hint = successor.map(|seen| seen.hint).unwrap_or_default();
+                // The thread of the node ends only with this task.
+                let _ = events.send(Event::Ordered(order, hint));
+            }
         }
     }
 }

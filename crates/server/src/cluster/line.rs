@@ -1,7 +1,7 @@
 //! The lines that nodes send to each other. The first line of a connection says what it is for.
 
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use replica::report::Report;
 use replica::{Incarnation, Lineage};
@@ -22,6 +22,20 @@ pub(crate) enum Purpose {
     Pass(Protocol, Peer),
     /// A node of this lineage needs a copy of the folder: see `copy.rs`.
     Copy(Lineage),
+    /// A request over HTTP follows, which a client has sent to another node.
+    Http(HttpClient),
+}
+
+/// A client over HTTP, as the other node sees it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct HttpClient {
+    /// `None`: a unix socket.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) is_tls: bool,
+    /// The SHA-256 of its certificate, if TLS has verified one.
+    pub(crate) certificate: Option<[u8; 32]>,
+    /// The name of the other node that the client uses.
+    pub(crate) host: Option<String>,
 }
 
 /// What a node answers to a report.
@@ -44,6 +58,7 @@ impl Purpose {
                 format!("pass 1 {} {}", protocol.name(), peer.shown_with_port())
             }
             Purpose::Copy(lineage) => format!("copy 1 {}", hex(*lineage)),
+            Purpose::Http(client) => client.encode(),
         }
     }
 
@@ -54,6 +69,9 @@ impl Purpose {
         if let Some(digits) = line.strip_prefix("copy 1 ") {
             return lineage(digits).map(Purpose::Copy);
         }
+        if let Some(words) = line.strip_prefix("http 1 ") {
+            return HttpClient::decode(words).map(Purpose::Http);
+        }
         let (protocol, peer) = line.strip_prefix("pass 1 ")?.split_once(' ')?;
         let protocol = Protocol::ALL.into_iter().find(|one| one.name() == protocol)?;
         let peer = match peer {
@@ -62,6 +80,51 @@ impl Purpose {
         };
         Some(Purpose::Pass(protocol, peer))
     }
+}
+
+impl HttpClient {
+    fn encode(&self) -> String {
+        let HttpClient { address, is_tls, certificate, host } = self;
+        let address = address.map_or_else(|| "unix".to_owned(), |address| address.to_string());
+        let tls = if *is_tls { "tls" } else { "plain" };
+        let certificate = certificate.map_or_else(|| "-".to_owned(), |sum| sum_digits(&sum));
+        // A name contains no space: it was compared with the names of the node.
+        format!("http 1 {address} {tls} {certificate} {}", host.as_deref().unwrap_or("-"))
+    }
+
+    fn decode(words: &str) -> Option<HttpClient> {
+        let mut words = words.split(' ');
+        let address = match words.next()? {
+            "unix" => None,
+            address => Some(address.parse().ok()?),
+        };
+        let is_tls = match words.next()? {
+            "tls" => true,
+            "plain" => false,
+            _ => return None,
+        };
+        let certificate = match words.next()? {
+            "-" => None,
+            digits => Some(read_sum(digits)?),
+        };
+        let host = Some(words.next()?.to_owned()).filter(|host| host != "-");
+        Some(HttpClient { address, is_tls, certificate, host })
+    }
+}
+
+fn sum_digits(bytes: &[u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn read_sum(digits: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
 }
 
 impl Answer {
@@ -112,6 +175,13 @@ mod tests {
             Purpose::Pass(Protocol::Gearman, peer),
             Purpose::Pass(Protocol::Beanstalk, Peer::Local),
             Purpose::Copy(Lineage([0x0a; 16])),
+            Purpose::Http(HttpClient::default()),
+            Purpose::Http(HttpClient {
+                address: Some([192, 0, 2, 7].into()),
+                is_tls: true,
+                certificate: Some([0xa7; 32]),
+                host: Some("node-1.example".to_owned()),
+            }),
         ] {
             assert_eq!(Purpose::decode(&purpose.encode()), Some(purpose));
         }
@@ -131,6 +201,11 @@ mod tests {
             "pass 1 http 1.2.3.4",
             "copy 1 0a",
             "copy 2 0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
+            "http 1 unix plain -",
+            "http 1 here plain - -",
+            "http 1 unix naked - -",
+            "http 1 unix tls 00ff -",
+            "http 2 unix plain - -",
         ] {
             assert_eq!(Purpose::decode(line), None, "{line}");
         }

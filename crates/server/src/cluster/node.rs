@@ -14,7 +14,7 @@ use broker::{Broker, Millis, Since, Stream};
 use http_api::ClusterFacts;
 use nats::driver::Driver;
 use nats::guard::Question;
-use nats::hints::{Hint, Role};
+use nats::hints::{Hint, Order, Role};
 use replica::chain::Mix;
 use replica::claim;
 use replica::group::At;
@@ -31,6 +31,7 @@ use crate::cluster::ClusterFailure;
 use crate::cluster::apply::Applier;
 use crate::cluster::copy::Progress;
 use crate::cluster::copy::fetch::{Discarding, Fetch};
+use crate::cluster::handover::Handover;
 use crate::cluster::join::Joined;
 use crate::cluster::keys::Keys;
 use crate::cluster::peers::Identity;
@@ -53,6 +54,8 @@ pub(crate) enum Event {
     Input(Input),
     /// This node cannot go on.
     Failed(ClusterFailure),
+    /// The operator's newest order, and what the node that it is about told last.
+    Ordered(Order, Hint),
     /// The server stops. The answer comes when the node has resigned.
     Stop(SyncSender<()>),
 }
@@ -150,6 +153,7 @@ impl NodeThread {
                     about,
                     own_hint,
                     is_unsafe_allowed,
+                    handover: Handover::default(),
                     driver,
                     answers,
                     events: received,
@@ -193,6 +197,7 @@ struct Runner {
     about: Setting,
     own_hint: watch::Sender<Hint>,
     is_unsafe_allowed: bool,
+    handover: Handover,
     driver: Driver,
     answers: Receiver<Answer>,
     events: UnboundedReceiver<Event>,
@@ -241,6 +246,7 @@ impl Runner {
             if self.now_ms() >= self.beat_ms {
                 self.beat();
             }
+            self.hand_over_if_ready();
             self.resign_if_settled();
         }
     }
@@ -271,6 +277,13 @@ impl Runner {
         match event {
             Event::Input(input) => self.handle(input),
             Event::Failed(failure) => self.end(failure),
+            Event::Ordered(order, hint) if self.node.leads() => {
+                let (now_ms, epoch) = (self.now_ms(), self.node.reader().epoch());
+                let acknowledged = self.stream.acknowledged();
+                self.handover.order(now_ms, order, &hint, epoch, acknowledged);
+            }
+            // Only a leader reads orders. It can have ended since then.
+            Event::Ordered(..) => {}
             Event::Stop(done) => self.stop = Some(done),
         }
     }
@@ -456,6 +469,7 @@ impl Runner {
         let is_settled = at.number == applied;
         let copying = self.status.copying();
         let reads = copying.is_none() && reader.epoch() > 0;
+        let (refused_order, why) = self.handover.refusal().unwrap_or_default();
         Hint {
             name: leader.name.clone(),
             address: leader.address.clone(),
@@ -481,6 +495,21 @@ impl Runner {
             refusal: self.status.refusal(),
             fault: if copying.is_some() { self.status.said() } else { String::new() },
             is_forgotten: false,
+            never_leads: !self.about.can_lead,
+            refused_order,
+            order_refusal: why.to_owned(),
+        }
+    }
+
+    /// Stops the server if the operator wants another node to lead, and that node is ready.
+    fn hand_over_if_ready(&mut self) {
+        let Some(node) = self.handover.waits_for() else { return };
+        let report = self.node.folders().live(node, self.node.reader().epoch());
+        if let Some(name) = self.handover.decide(self.now_ms(), report) {
+            tracing::info!(node = name, "the operator wants this node to lead: handing over");
+            self.status.hand_over(name);
+        } else if let Some((_, why)) = self.handover.refusal() {
+            tracing::warn!("an order to hand the lead over is refused: {why}");
         }
     }
 
@@ -489,7 +518,8 @@ impl Runner {
             return;
         }
         self.has_resigned = true;
-        let successor = self.node.folders().successor(self.node.reader().epoch()).unwrap_or(0);
+        let best = self.node.folders().successor(self.node.reader().epoch());
+        let successor = self.handover.successor().or(best).unwrap_or(0);
         self.handle(Input::Resign { successor, next_id: self.broker.next_number() });
     }
 

@@ -1,5 +1,5 @@
 //! Passes the connections of a follower's clients on to the leader: bytes in, bytes out. This file
-//! knows no protocol.
+//! knows no protocol. `pass_http.rs` passes requests over HTTP on.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -24,11 +24,14 @@ use crate::net::tls::Certificates;
 use crate::threads::mailbox::Peer;
 
 /// A client that comes while nobody leads waits this long.
-const LEADER_MAX: Duration = Duration::from_secs(15);
+pub(super) const LEADER_MAX: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(50);
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, or at the limit of connections.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// A link to the leader.
+pub(super) type Link = tokio_rustls::client::TlsStream<tokio::net::TcpStream>;
 
 /// The listeners whose connections are passed on, until this value is dropped. Connections that were
 /// accepted before go on.
@@ -134,26 +137,35 @@ impl Shared {
         mut client: impl AsyncRead + AsyncWrite + Unpin,
         purpose: &Purpose,
     ) -> io::Result<()> {
-        let (mut link, leader) = self.reach_leader().await?;
-        let line = purpose.encode() + "\n";
-        link.write_all(line.as_bytes()).await?;
-        link.flush().await?;
-        let mut known = self.status.leader();
-        let is_other = |now: &Option<Leader>| now.as_ref().is_none_or(|now| *now != leader);
-        let replaced = async {
-            let _ = known.wait_for(is_other).await;
-        };
+        let (mut link, leader) = self.open_link(purpose, LEADER_MAX).await?;
         tokio::select! {
             copied = copy_bidirectional(&mut client, &mut link) => copied.map(drop),
-            () = replaced => Ok(()),
+            () = self.replaced(leader) => Ok(()),
         }
     }
 
-    /// Connects to the leader. While nobody leads, waits.
-    async fn reach_leader(
+    /// Connects to the leader for this purpose. While nobody leads, waits.
+    pub(super) async fn open_link(
         &self,
-    ) -> io::Result<(tokio_rustls::client::TlsStream<tokio::net::TcpStream>, Leader)> {
-        let until = Instant::now() + LEADER_MAX;
+        purpose: &Purpose,
+        wait: Duration,
+    ) -> io::Result<(Link, Leader)> {
+        let (mut link, leader) = self.reach_leader(wait).await?;
+        let line = purpose.encode() + "\n";
+        link.write_all(line.as_bytes()).await?;
+        link.flush().await?;
+        Ok((link, leader))
+    }
+
+    /// Waits until this process does not lead any more.
+    pub(super) async fn replaced(&self, leader: Leader) {
+        let mut known = self.status.leader();
+        let is_other = |now: &Option<Leader>| now.as_ref().is_none_or(|now| *now != leader);
+        let _ = known.wait_for(is_other).await;
+    }
+
+    async fn reach_leader(&self, wait: Duration) -> io::Result<(Link, Leader)> {
+        let until = Instant::now() + wait;
         loop {
             let leader = self.status.leader().borrow().clone();
             let error = match leader {

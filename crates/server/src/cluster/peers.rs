@@ -17,7 +17,7 @@ use origin::Reach;
 use replica::node::Input;
 use replica::report::Report;
 use replica::{Incarnation, Lineage, NodeId};
-use tokio::io::{AsyncWriteExt as _, BufReader, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::UnboundedSender;
@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::copy::send::Sending;
 use crate::cluster::keys::Keys;
-use crate::cluster::line::{self, Answer, Purpose};
+use crate::cluster::line::{self, Answer, HttpClient, Purpose};
 use crate::cluster::node::Event;
 use crate::cluster::status::{Leader, Status};
 use crate::config::Config;
@@ -35,6 +35,7 @@ use crate::config::protocol::Protocol;
 use crate::net::limits::LiveLimits;
 use crate::process::clock::Clock;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
+use crate::web::thread::Door;
 
 /// Time between two reports.
 const REPORT_PERIOD: Duration = Duration::from_millis(500);
@@ -61,6 +62,10 @@ pub(crate) struct Entrance {
     limits: Arc<LiveLimits>,
     inboxes: Vec<Arc<Inbox>>,
     next: AtomicUsize,
+    /// Health, metrics, the API and the console. `None`: this node has no listener for HTTP.
+    http: Option<Door>,
+    /// Kestrel's admin commands.
+    admin: Option<Door>,
 }
 
 impl Entrance {
@@ -69,6 +74,7 @@ impl Entrance {
         opens: &[Option<Arc<OpenSession>>],
         limits: Arc<LiveLimits>,
         inboxes: Vec<Arc<Inbox>>,
+        [http, admin]: [Option<Door>; 2],
     ) -> Entrance {
         let reach = Reach::Network;
         // The rights of a client on the machine of a follower do not reach the leader.
@@ -80,11 +86,22 @@ impl Entrance {
             Some((Arc::new(listener), open.clone()?))
         };
         let doors = Protocol::ALL.into_iter().zip(opens).filter_map(door).collect();
-        Entrance { doors, limits, inboxes, next: AtomicUsize::new(0) }
+        Entrance { doors, limits, inboxes, next: AtomicUsize::new(0), http, admin }
+    }
+
+    /// Gives a connection with one request to the site. Returns the other end of it.
+    fn arrive_at_site(&self, client: HttpClient) -> Option<StdUnixStream> {
+        let HttpClient { address, is_tls, certificate, host } = client;
+        let peer = http_api::Peer { address, is_tls, certificate, ..Default::default() };
+        self.http.as_ref()?.arrive(peer, host).ok()
     }
 
     /// Gives a connection to an I/O thread. Returns the other end of it.
     fn arrive(&self, protocol: Protocol, peer: Peer) -> Option<StdUnixStream> {
+        if protocol == Protocol::KestrelAdmin {
+            let peer = http_api::Peer { address: peer.counted_address(), ..Default::default() };
+            return self.admin.as_ref()?.arrive(peer, None).ok();
+        }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
         let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
         let (ours, theirs) = StdUnixStream::pair().ok()?;
@@ -195,18 +212,27 @@ async fn serve(shared: &Shared, socket: TcpStream) -> io::Result<()> {
             ended
         }
         Purpose::Pass(protocol, peer) => {
-            let mut entrance = shared.entrance.clone();
-            let opened = timeout(ENTRANCE_MAX, entrance.wait_for(Option::is_some)).await?;
-            let entrance = opened.map_err(io::Error::other)?.clone();
-            let arrived = entrance.and_then(|entrance| entrance.arrive(protocol, peer));
-            let socket = arrived.ok_or(ErrorKind::ConnectionRefused)?;
-            copy_bidirectional(&mut link, &mut UnixStream::from_std(socket)?).await.map(drop)
+            let entrance = shared.entered().await?;
+            carry(&mut link, entrance.arrive(protocol, peer)).await
+        }
+        Purpose::Http(client) => {
+            let entrance = shared.entered().await?;
+            carry(&mut link, entrance.arrive_at_site(client)).await
         }
         Purpose::Copy(lineage) => {
             let refusal = shared.why_no_copy(lineage);
             shared.sending.serve(&mut link, &shared.broker, lineage, refusal).await
         }
     }
+}
+
+/// Copies bytes between a link and the connection of its client in this process.
+async fn carry(
+    link: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    arrived: Option<StdUnixStream>,
+) -> io::Result<()> {
+    let socket = arrived.ok_or(ErrorKind::ConnectionRefused)?;
+    copy_bidirectional(link, &mut UnixStream::from_std(socket)?).await.map(drop)
 }
 
 async fn serve_reports(
@@ -329,6 +355,14 @@ async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
 }
 
 impl Shared {
+    /// Waits until this node serves connections from other nodes.
+    async fn entered(&self) -> io::Result<Arc<Entrance>> {
+        let mut entrance = self.entrance.clone();
+        let opened = timeout(ENTRANCE_MAX, entrance.wait_for(Option::is_some)).await?;
+        let entrance = opened.map_err(io::Error::other)?.clone();
+        entrance.ok_or_else(|| ErrorKind::ConnectionRefused.into())
+    }
+
     /// Why this node cannot send a copy of its folder to a node of this lineage. `None`: it can.
     fn why_no_copy(&self, lineage: Lineage) -> Option<&'static str> {
         if lineage != self.identity.lineage {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http_api::{ClusterFacts, StartState};
 use replica::{Epoch, Incarnation, NodeId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::cluster::copy::Progress;
 
@@ -37,6 +37,9 @@ pub(crate) struct Status {
     link: Mutex<Option<Link>>,
     copying: Mutex<Option<Progress>>,
     leader: watch::Sender<Option<Leader>>,
+    /// The node to which this one hands the lead over.
+    heir: Mutex<Option<String>>,
+    has_heir: Notify,
     epoch: AtomicU64,
     beats: AtomicU64,
 }
@@ -50,6 +53,8 @@ impl Default for Status {
             link: Mutex::default(),
             copying: Mutex::default(),
             leader: watch::channel(None).0,
+            heir: Mutex::default(),
+            has_heir: Notify::new(),
             epoch: AtomicU64::new(0),
             beats: AtomicU64::new(0),
         }
@@ -105,6 +110,22 @@ impl Status {
     /// The node that leads, and its changes.
     pub(crate) fn leader(&self) -> watch::Receiver<Option<Leader>> {
         self.leader.subscribe()
+    }
+
+    /// This node hands the lead over to the node with this name, as soon as it serves no client.
+    pub(crate) fn hand_over(&self, name: String) {
+        *lock(&self.heir) = Some(name);
+        self.has_heir.notify_one();
+    }
+
+    /// Waits until this node must stop, because it hands the lead over.
+    pub(crate) async fn must_hand_over(&self) {
+        self.has_heir.notified().await;
+    }
+
+    /// The node to which this one hands the lead over.
+    pub(crate) fn heir(&self) -> Option<String> {
+        lock(&self.heir).clone()
     }
 
     /// The leader has answered a report.

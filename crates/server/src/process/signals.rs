@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 use broker::Broker;
 use log::ReclaimError;
 
+use crate::cluster::status::Status;
 use crate::process::clock::ClockWatch;
 use crate::process::reload::{ReloadRequester, Reloader};
 use crate::process::systemd;
@@ -63,6 +64,8 @@ pub(crate) struct Control {
     pub(crate) drain: Drain,
     /// Notified when a client requests a stop.
     pub(crate) clients_stop: Arc<Notify>,
+    /// The node of a cluster. It stops if it hands the lead over.
+    pub(crate) node: Arc<Status>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) inboxes: Vec<Arc<Inbox>>,
     /// Whether jobs survive a restart.
@@ -180,6 +183,7 @@ impl Control {
         let mut log_health = LogHealth::default();
         let mut clock_watch = ClockWatch::default();
         let mut clients_stop = pin!(clients_stop(self.clients_stop.clone()));
+        let node = self.node.clone();
         let mut is_stopping = false;
         loop {
             tokio::select! {
@@ -201,6 +205,7 @@ impl Control {
                     is_stopping = true;
                     self.stop("a client's SHUTDOWN");
                 }
+                () = node.must_hand_over() => self.stop("an order to hand the lead over"),
                 _ = look.tick(), if stops_when_done => if self.is_done() {
                     stops_when_done = false;
                     self.stop("SIGUSR1");

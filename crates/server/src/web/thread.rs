@@ -8,7 +8,7 @@
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
-use std::os::unix::net::UnixListener as StdUnixListener;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -58,6 +58,36 @@ struct Served {
     site: Site,
     connections: Arc<SiteConnections>,
     unread: Unread,
+}
+
+/// A way into a site for the clients of other nodes.
+#[derive(Clone)]
+pub(crate) struct Door {
+    runtime: Handle,
+    served: Served,
+    names: Arc<Names>,
+}
+
+impl Door {
+    /// Serves the client of another node. Returns the other end of its connection. `host` is the name
+    /// of that node that the client uses.
+    pub(crate) fn arrive(&self, peer: Peer, host: Option<String>) -> io::Result<StdUnixStream> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        theirs.set_nonblocking(true)?;
+        let socket = {
+            let _inside = self.runtime.enter();
+            UnixStream::from_std(theirs)?
+        };
+        // The client may be on the machine of the other node, but not on this one.
+        let gate = Gate { names: Arc::new(self.names.with(host)), reach: Reach::Network };
+        let client = Client { gate, peer: Peer { is_passed: true, is_operator: false, ..peer } };
+        let served = self.served.clone();
+        self.served.connections.admit(|ticket| {
+            self.runtime.spawn(serve_one(socket, None, served, client, ticket)).abort_handle()
+        });
+        Ok(ours)
+    }
 }
 
 /// A listener that accepts connections.
@@ -112,6 +142,13 @@ impl WebThread {
         })?;
         let (stop, thread, names) = (Some(stop), Some(thread), names.clone());
         Ok(WebThread { stop, thread, runtime: handle, served, names })
+    }
+
+    /// A way into the site for the clients of other nodes.
+    pub(crate) fn door(&self) -> Door {
+        let (runtime, served, names) =
+            (self.runtime.clone(), self.served.clone(), self.names.clone());
+        Door { runtime, served, names }
     }
 
     /// Also serves the operator's socket. It has places of its own, so that the operator gets in when

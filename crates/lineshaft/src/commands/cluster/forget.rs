@@ -31,7 +31,8 @@ pub(super) fn run(arguments: &ForgetArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn find<'a>(seen: &'a [Seen], name: &str) -> Result<&'a Seen> {
+/// The node with this name or number.
+pub(super) fn find<'a>(seen: &'a [Seen], name: &str) -> Result<&'a Seen> {
     let is_it = |seen: &&Seen| seen.hint.name == name || format!("{:016x}", seen.node) == name;
     let known: Vec<&Seen> = seen.iter().filter(|seen| !seen.hint.is_forgotten).collect();
     if let Some(seen) = known.iter().copied().find(is_it) {

@@ -172,8 +172,16 @@ pub(super) async fn watch(hints: &mut Hints) -> Result<Vec<Seen>, HintError> {
     }
 }
 
-fn look_at_nodes(seen: &[Seen], shown: &mut Shown) {
-    let seen: Vec<&Seen> = seen.iter().filter(|seen| !seen.hint.is_forgotten).collect();
+/// The live node that leads in the newest epoch.
+pub(super) fn leader(seen: &[Seen]) -> Option<&Hint> {
+    let live = seen.iter().filter(|seen| seen.changes > 0 && !seen.hint.is_forgotten);
+    let live: Vec<&Hint> = live.map(|seen| &seen.hint).collect();
+    let epoch = live.iter().map(|hint| hint.epoch).max()?;
+    live.into_iter().find(|hint| hint.role == Role::Leads && hint.epoch == epoch)
+}
+
+fn look_at_nodes(all: &[Seen], shown: &mut Shown) {
+    let seen: Vec<&Seen> = all.iter().filter(|seen| !seen.hint.is_forgotten).collect();
     let problems = &mut shown.problems;
     if seen.is_empty() {
         problems.push("no node has left a hint: start the nodes".to_owned());
@@ -199,10 +207,7 @@ fn look_at_nodes(seen: &[Seen], shown: &mut Shown) {
             problems.push(format!("node {name} is {lag} behind the leader"));
         }
     }
-    let epoch = live.iter().map(|hint| hint.epoch).max();
-    let leads = |hint: &&&Hint| hint.role == Role::Leads && Some(hint.epoch) == epoch;
-    let leader = live.iter().find(leads);
-    if leader.is_none() && !seen.is_empty() {
+    if leader(all).is_none() && !seen.is_empty() {
         problems.push("no node leads".to_owned());
     }
     if live.len() == 1 {
