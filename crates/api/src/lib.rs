@@ -11,7 +11,7 @@
 //! - `form`, `json_lines`, `php`: bodies of jobs for people. `problem`: errors (RFC 9457). `query`,
 //!   `name`: parameters, and names of queues. `json`, `moment`: responses, and dates in them.
 //!   `cursor`: places in lists. `version`: `ETag`s.
-//! - `events`: what happens, for clients that wait for it. `connections`, `server`, `health`,
+//! - `events`: what happens, for clients that wait for it. `cluster`, `connections`, `server`, `health`,
 //!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `search`, `why`, `policies`: one topic
 //!   each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
 //!   queues, for sorted lists. `top`: the queues with metrics of their own.
@@ -25,6 +25,7 @@ mod access;
 mod act;
 mod audit;
 mod bodies;
+mod cluster;
 mod connections;
 mod cursor;
 mod events;

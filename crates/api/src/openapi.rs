@@ -10,8 +10,8 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::{
-    act, audit, connections, events, history, job, jobs, log_health, policies, queue, queues,
-    search, server, version, why,
+    act, audit, cluster, connections, events, history, job, jobs, log_health, policies, queue,
+    queues, search, server, version, why,
 };
 
 #[derive(OpenApi)]
@@ -29,6 +29,7 @@ use crate::{
         events::get_events,
         history::get_history,
         log_health::get_log,
+        cluster::get_cluster,
         policies::get_policies,
         policies::get_effective,
         queues::get_queues,

@@ -15,8 +15,8 @@ use crate::state::Api;
 use crate::types::Role;
 use crate::version::Condition;
 use crate::{
-    act, connections, events, history, job, jobs, log_health, openapi, policies, queue, queues,
-    search, server, why,
+    act, cluster, connections, events, history, job, jobs, log_health, openapi, policies, queue,
+    queues, search, server, why,
 };
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
@@ -30,6 +30,7 @@ fn table() -> Vec<Endpoint> {
         at("/server/reload", post(act::server::post_reload)).changed_by(Role::Admin),
         at("/server/backup", post(act::backup::post_backup)).changed_by(Role::Admin),
         at("/log", get(log_health::get_log)),
+        at("/cluster", get(cluster::get_cluster)),
         at("/policies", get(policies::get_policies)),
         at("/policies/effective", get(policies::get_effective)),
         at("/queues", get(queues::get_queues)),

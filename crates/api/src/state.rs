@@ -73,6 +73,8 @@ pub struct Setup {
     pub backup: BeginBackup,
     /// The connections of clients.
     pub connections: Box<dyn Connections>,
+    /// The cluster. `None`: the server is alone.
+    pub cluster: Option<Box<dyn Fn() -> types::Cluster + Send + Sync>>,
     /// The file in which the history of the numbers survives a restart. `None`: it does not.
     pub history_file: Option<PathBuf>,
 }

@@ -4,6 +4,7 @@
 //! the start of the server if its comment does not say otherwise.
 
 mod changes;
+mod cluster;
 mod connections;
 mod log;
 mod operations;
@@ -17,6 +18,9 @@ use utoipa::ToSchema;
 pub use changes::{
     Bury, GiveBack, MoveJob, Pause, Paused, Put, PutJob, PutLine, QueueLimits, Reloaded, SetStatus,
     Take, Taken, Touched,
+};
+pub use cluster::{
+    Cluster, ClusterCheck, ClusterNode, ClusterRole, ClusterStream, NatsServer, NodeState,
 };
 pub use connections::{
     Connection, ConnectionWait, Connections, Consumer, Consumers, HeldJob, WaitFor,

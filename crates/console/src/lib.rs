@@ -61,6 +61,7 @@ pub fn router(api: Api) -> Router {
         .route("/connections/{id}/close", post(pages::connections::close))
         .route("/changes", get(pages::changes::page))
         .route("/log", get(pages::log::page))
+        .route("/cluster", get(pages::cluster::page))
         .route("/log/backup", post(pages::log::back_up))
         .route("/policies", get(pages::policies::page))
         .route("/help", get(pages::help::page))

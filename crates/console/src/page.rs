@@ -19,15 +19,19 @@ use crate::texts::{self, Frame, Texts};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
+/// A server that is alone does not have this page in its navigation.
+const CLUSTER: &str = "/cluster";
+
 /// The pages in the navigation: the path, the name and the keys.
 type Entry = (&'static str, fn(&Frame) -> &'static str, &'static str);
 
-const NAVIGATION: [Entry; 7] = [
+const NAVIGATION: [Entry; 8] = [
     ("", |frame| frame.overview, "g o"),
     ("/queues", |frame| frame.queues, "g q"),
     ("/connections", |frame| frame.connections, "g c"),
     ("/operations", |frame| frame.operations, "g r"),
     ("/log", |frame| frame.log, "g l"),
+    (CLUSTER, |frame| frame.cluster, "g n"),
     ("/policies", |frame| frame.policies, "g p"),
     ("/help", |frame| frame.help, "?"),
 ];
@@ -41,6 +45,7 @@ pub(crate) struct Page {
     title: String,
     /// The path in the navigation.
     section: &'static str,
+    is_in_cluster: bool,
     health: Health,
     host: String,
     /// The listener for the tools for jobs.
@@ -55,7 +60,8 @@ impl Page {
         let mut listeners = server.listeners.iter().filter(|one| one.protocol == "beanstalk");
         let beanstalk = listeners.find_map(|one| Beanstalk::at(&one.address, one.tls));
         let (health, host, equal) = (server.health, server.host, Equal::default());
-        Page { title: title.to_owned(), section, health, host, beanstalk, contents, equal }
+        let (title, is_in_cluster) = (title.to_owned(), api.is_in_cluster());
+        Page { title, section, is_in_cluster, health, host, beanstalk, contents, equal }
     }
 
     /// The page, with commands and requests that do the same.
@@ -81,7 +87,8 @@ impl Page {
     }
 
     fn text(&self, look: Look, principal: &Principal, place: &Place, uri: &Uri) -> String {
-        let Page { title, section, health, host, beanstalk, contents, equal } = self;
+        let Page { title, section, is_in_cluster, health, host, beanstalk, contents, equal } = self;
+        let here = |entry: &&Entry| entry.0 != CLUSTER || *is_in_cluster;
         let t = look.texts;
         let page = html! {
             (DOCTYPE)
@@ -100,9 +107,9 @@ impl Page {
                             span { "Lineshaft" }
                         }
                         nav aria-label=(t.frame.main) {
-                            @for (path, name, key) in NAVIGATION {
+                            @for (path, name, key) in NAVIGATION.iter().filter(here) {
                                 a href={ (crate::PREFIX) (path) } data-key=(key)
-                                    aria-current=[(path == *section).then_some("page")]
+                                    aria-current=[(path == section).then_some("page")]
                                 { (name(&t.frame)) }
                             }
                         }

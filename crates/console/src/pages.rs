@@ -1,6 +1,7 @@
 //! The pages: one file for each.
 
 pub(crate) mod changes;
+pub(crate) mod cluster;
 pub(crate) mod connections;
 pub(crate) mod help;
 pub(crate) mod job;

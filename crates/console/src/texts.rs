@@ -28,6 +28,7 @@ pub(crate) struct Texts {
     pub(crate) sessions: Sessions,
     pub(crate) changes: Changes,
     pub(crate) log: LogPage,
+    pub(crate) cluster: ClusterPage,
     pub(crate) policies: Policies,
     pub(crate) help: Help,
     pub(crate) login: Login,
@@ -45,6 +46,7 @@ pub(crate) struct Frame {
     pub(crate) connections: &'static str,
     pub(crate) operations: &'static str,
     pub(crate) log: &'static str,
+    pub(crate) cluster: &'static str,
     pub(crate) policies: &'static str,
     pub(crate) help: &'static str,
     pub(crate) skip: &'static str,
@@ -401,6 +403,42 @@ pub(crate) struct LogPage {
     pub(crate) to_check: &'static str,
 }
 
+pub(crate) struct ClusterPage {
+    pub(crate) alone: &'static str,
+    pub(crate) lead: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) leader: &'static str,
+    pub(crate) epoch: &'static str,
+    pub(crate) group: &'static str,
+    pub(crate) check: &'static str,
+    pub(crate) safe: &'static str,
+    pub(crate) unsafe_: &'static str,
+    pub(crate) ago: With,
+    pub(crate) stream: &'static str,
+    pub(crate) used: &'static str,
+    pub(crate) size: &'static str,
+    pub(crate) limit: &'static str,
+    pub(crate) records: &'static str,
+    pub(crate) from_to: WithTwo,
+    pub(crate) nodes: &'static str,
+    pub(crate) node: &'static str,
+    pub(crate) state: &'static str,
+    /// A node leads, follows, starts, is silent.
+    pub(crate) states: [&'static str; 4],
+    pub(crate) durable: &'static str,
+    pub(crate) behind: &'static str,
+    pub(crate) address: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) node_is_silent: WithTwo,
+    pub(crate) servers: &'static str,
+    pub(crate) server: &'static str,
+    pub(crate) answers: &'static str,
+    pub(crate) flushes: &'static str,
+    pub(crate) replica: &'static str,
+    pub(crate) to_check: &'static str,
+    pub(crate) to_promote: &'static str,
+}
+
 pub(crate) struct Policies {
     pub(crate) name: &'static str,
     pub(crate) button: &'static str,
@@ -416,7 +454,7 @@ pub(crate) struct Help {
     pub(crate) meanings: [(&'static str, &'static str); 6],
     pub(crate) keys: &'static str,
     /// The keys, and what they do.
-    pub(crate) uses: [(&'static str, &'static str); 10],
+    pub(crate) uses: [(&'static str, &'static str); 11],
     pub(crate) use_keys: &'static str,
     pub(crate) programs: &'static str,
     /// The text before and after the address of the API.

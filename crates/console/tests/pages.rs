@@ -51,6 +51,14 @@ impl World {
     }
 
     fn with_settings(access: api::AccessSettings, bodies: api::BodySettings) -> World {
+        World::of(access, bodies, None)
+    }
+
+    fn of(
+        access: api::AccessSettings,
+        bodies: api::BodySettings,
+        cluster: Option<Box<dyn Fn() -> api::types::Cluster + Send + Sync>>,
+    ) -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
         broker.add_mailbox(Arc::new(Deaf));
         let api = Api::new(Setup {
@@ -65,6 +73,7 @@ impl World {
             reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
             show_setting: |setting| format!("{setting:?}"),
             connections: Box::new(()),
+            cluster,
             history_file: None,
         });
         let router = Router::new()
@@ -147,6 +156,7 @@ fn pages(queue: &str, id: u64) -> Vec<String> {
         "/queues",
         "/queues?search=s&state=nonempty&sort=-ready",
         "/log",
+        "/cluster",
         "/policies",
         "/operations",
     ];
@@ -178,6 +188,61 @@ fn no_page_contains_what_a_client_wrote_as_html() {
     }
     let queue = world.show(&format!("/queues/{HOSTILE_PATH}")).text;
     assert!(queue.contains("&lt;script&gt;alert(1)"), "the name is shown: {queue}");
+}
+
+#[test]
+fn a_cluster_has_a_page_in_the_navigation() {
+    use api::types::{Cluster, ClusterCheck, ClusterNode, ClusterRole, NatsServer, NodeState};
+    let link = "href=\"/console/cluster\"";
+    let alone = World::new().show("/cluster").text;
+    assert!(alone.contains("This server is alone") && !alone.contains(link), "{alone}");
+    let node = |name: &str, state, silent_ms| ClusterNode {
+        name: name.to_owned(),
+        number: "000000000000000a".to_owned(),
+        state,
+        address: "10.0.0.1:7301".to_owned(),
+        version: "1.2.3".to_owned(),
+        epoch: 3,
+        group: 1234,
+        durable_group: 1230,
+        lag_groups: 4,
+        lag_ms: 0,
+        jobs: 9,
+        silent_ms,
+        problem: None,
+    };
+    let nodes = vec![node("one", NodeState::Leads, 0), node("<two>", NodeState::Silent, 90_000)];
+    let problem = "NATS server n1 acknowledges records before they are on disk";
+    let server = NatsServer {
+        name: "n1".to_owned(),
+        answers: true,
+        version: Some("2.15.1".to_owned()),
+        flushes: Some(false),
+        has_replica: Some(true),
+        problem: None,
+    };
+    let check = ClusterCheck { safe: false, age_ms: 10, problems: vec![problem.to_owned()] };
+    let cluster = Cluster {
+        role: ClusterRole::Leader,
+        name: "jobs".to_owned(),
+        leader: "one".to_owned(),
+        nodes,
+        nats: vec![server],
+        check: Some(check),
+        ..Cluster::default()
+    };
+    let shown = Box::new(move || cluster.clone());
+    let world =
+        World::of(api::AccessSettings::default(), api::BodySettings::default(), Some(shown));
+    let page = world.show("/cluster").text;
+    for text in
+        [link, problem, "not safe: no node", "1,234", "Node &lt;two&gt; has been silent for"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let chinese = world.show_in("zh-CN", "/cluster").text;
+    assert!(chinese.contains("没有消息") && !chinese.contains("<two>"), "{chinese}");
+    assert!(world.show("").text.contains(link), "all pages have the link");
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn is_tls(error: &async_nats::ConnectError) -> bool {
 }
 
 /// A server's address without a password.
-fn shown(server: &str) -> String {
+pub(crate) fn shown(server: &str) -> String {
     match (server.split_once("://"), server.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
         _ => server.to_owned(),

@@ -174,7 +174,7 @@ pub async fn look(question: &Question) -> Result<Found, StreamError> {
             }
             // The same server again, at another address.
             Ok(_) => (),
-            Err(reason) => found.silent.push((address, reason)),
+            Err(reason) => found.silent.push((crate::connect::shown(&address), reason)),
         }
     }
     found.peers =

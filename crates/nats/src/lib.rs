@@ -43,11 +43,17 @@ pub struct Place {
     pub access: Access,
 }
 
+/// The name of the stream of the cluster with this name.
+#[must_use]
+pub fn stream_name(cluster: &str) -> String {
+    format!("LS_{cluster}_LOG_000")
+}
+
 impl Place {
     /// The name of the stream.
     #[must_use]
     pub fn stream(&self) -> String {
-        format!("LS_{}_LOG_000", self.name)
+        stream_name(&self.name)
     }
 
     /// The name of the stream that keeps the newest hint of each node: a bucket of keys and values.

@@ -18,7 +18,7 @@
 //! - `copy.rs`: a node that is new, or too far behind, fetches a copy of another node's folder.
 //! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS; `line.rs`:
 //!   their lines. `pass.rs`, `pass_http.rs`: pass the clients of a follower on to the leader.
-//! - `status.rs`: what the node says about itself.
+//! - `status.rs`: what the node says about itself. `view.rs`: the whole cluster, for the API.
 //!
 //! Invariant: a process leads at most once, and has one folder. A leader that is deposed ends at once,
 //! and so does a node that has a copy of another folder. The service manager starts it again, as a
@@ -38,6 +38,7 @@ mod pass;
 mod pass_http;
 pub(crate) mod peers;
 pub(crate) mod status;
+pub(crate) mod view;
 
 use broker::ApplyError;
 use nats::stream::StreamError;

@@ -152,6 +152,7 @@ impl World {
             reload: Box::new(|| Box::pin(async { Err("line 7: no".to_owned()) })),
             show_setting: |setting| format!("{setting:?}"),
             connections: Box::new(clients.clone()),
+            cluster: None,
             history_file: None,
         });
         let router = Router::new().nest(PREFIX, api::router(api.clone()));

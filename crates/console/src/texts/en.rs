@@ -1,8 +1,8 @@
 //! English.
 
 use super::{
-    Actions, Changes, Connections, Frame, Help, JobPage, LogPage, Login, Operations, Overview,
-    Policies, QueuePage, Queues, Sessions, Texts, Words,
+    Actions, Changes, ClusterPage, Connections, Frame, Help, JobPage, LogPage, Login, Operations,
+    Overview, Policies, QueuePage, Queues, Sessions, Texts, Words,
 };
 
 pub(super) static TEXTS: Texts = Texts {
@@ -15,6 +15,7 @@ pub(super) static TEXTS: Texts = Texts {
         connections: "Connections",
         operations: "Operations",
         log: "Log",
+        cluster: "Cluster",
         policies: "Policies",
         help: "Help",
         skip: "Skip to the contents",
@@ -346,6 +347,45 @@ pub(super) static TEXTS: Texts = Texts {
         to_copy: "To copy the log while the server runs:",
         to_check: "To check it:",
     },
+    cluster: ClusterPage {
+        alone: "This server is alone: it belongs to no cluster.",
+        lead: "Lead",
+        name: "Name",
+        leader: "Leader",
+        epoch: "Epoch",
+        group: "Last group",
+        check: "Check of NATS",
+        safe: "safe",
+        unsafe_: "not safe: no node begins to lead",
+        ago: |time| format!("{time} ago"),
+        stream: "Stream",
+        used: "bytes of the stream",
+        size: "Size",
+        limit: "Limit",
+        records: "Records",
+        from_to: |from, to| format!("{from} to {to}"),
+        nodes: "Nodes",
+        node: "Node",
+        state: "State",
+        states: ["leads", "follows", "starts", "silent"],
+        durable: "Durable",
+        behind: "Groups behind",
+        address: "Address",
+        version: "Version",
+        node_is_silent: |node, time| {
+            format!(
+                "Node {node} has been silent for {time}. Start it, or say that it does not come \
+                back: lineshaft cluster forget {node}"
+            )
+        },
+        servers: "Servers of NATS",
+        server: "Server",
+        answers: "answers",
+        flushes: "Flushes each record",
+        replica: "Has a replica",
+        to_check: "In a terminal, also while no node leads:",
+        to_promote: "To let another node lead:",
+    },
     policies: Policies {
         name: "Name of a queue",
         button: "What does it get?",
@@ -380,6 +420,7 @@ pub(super) static TEXTS: Texts = Texts {
             ("g c", "go to the connections"),
             ("g r", "go to the operations"),
             ("g l", "go to the log"),
+            ("g n", "go to the cluster, if there is one"),
             ("g p", "go to the policies"),
             ("j, k", "next row, row before"),
             ("Enter", "open the row"),

@@ -3,8 +3,8 @@
 use api::types::{Queue, Why, WhyCode};
 
 use super::{
-    Actions, Changes, Connections, Frame, Help, JobPage, LogPage, Login, Operations, Overview,
-    Policies, QueuePage, Queues, Sessions, Texts, Words,
+    Actions, Changes, ClusterPage, Connections, Frame, Help, JobPage, LogPage, Login, Operations,
+    Overview, Policies, QueuePage, Queues, Sessions, Texts, Words,
 };
 
 pub(super) static TEXTS: Texts = Texts {
@@ -17,6 +17,7 @@ pub(super) static TEXTS: Texts = Texts {
         connections: "连接",
         operations: "批量操作",
         log: "日志",
+        cluster: "集群",
         policies: "策略",
         help: "帮助",
         skip: "跳到正文",
@@ -344,6 +345,45 @@ pub(super) static TEXTS: Texts = Texts {
         to_copy: "在服务器运行时备份日志：",
         to_check: "检查日志：",
     },
+    cluster: ClusterPage {
+        alone: "这台服务器是单独的：它不属于任何集群。",
+        lead: "领导",
+        name: "名字",
+        leader: "领导者",
+        epoch: "任期",
+        group: "最后一组",
+        check: "NATS 检查",
+        safe: "安全",
+        unsafe_: "不安全：没有节点会开始领导",
+        ago: |time| format!("{time} 前"),
+        stream: "流",
+        used: "流占用的字节",
+        size: "大小",
+        limit: "上限",
+        records: "记录",
+        from_to: |from, to| format!("{from} 到 {to}"),
+        nodes: "节点",
+        node: "节点",
+        state: "状态",
+        states: ["领导", "跟随", "启动中", "没有消息"],
+        durable: "已持久",
+        behind: "落后的组",
+        address: "地址",
+        version: "版本",
+        node_is_silent: |node, time| {
+            format!(
+                "节点 {node} 已经 {time} 没有消息。请启动它；如果它不再回来，请运行 \
+                lineshaft cluster forget {node}"
+            )
+        },
+        servers: "NATS 服务器",
+        server: "服务器",
+        answers: "有应答",
+        flushes: "每条记录都落盘",
+        replica: "有副本",
+        to_check: "在终端里（没有领导者时也能用）：",
+        to_promote: "让另一个节点领导：",
+    },
     policies: Policies {
         name: "队列的名字",
         button: "查看它的设置",
@@ -377,6 +417,7 @@ pub(super) static TEXTS: Texts = Texts {
             ("g c", "到连接"),
             ("g r", "到批量操作"),
             ("g l", "到日志"),
+            ("g n", "到集群（如果有）"),
             ("g p", "到策略"),
             ("j, k", "下一行，上一行"),
             ("Enter", "打开这一行"),

@@ -81,6 +81,7 @@ impl Busy {
             ("changes", "/changes"),
             ("sessions", "/sessions"),
             ("log", "/log"),
+            ("cluster", "/cluster"),
             ("policies", "/policies?name=mail.invoices"),
             ("help", "/help"),
             ("login", "/login"),

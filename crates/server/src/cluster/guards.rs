@@ -36,6 +36,7 @@ pub(super) async fn run(question: Question, status: Arc<Status>, events: Unbound
                 let refusal = found.judge(Needed::Majority).err();
                 status.refuse(refusal.map(|refusal| refusal.to_string()).unwrap_or_default());
                 tell(&found, &mut told);
+                status.view().checked(found);
             }
             // The check before it is still the newest.
             Err(error) => {

@@ -5,6 +5,7 @@
 //! are not away report over their own link.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use nats::Place;
 use nats::hints::{EVERY, Hint, Hints, Role, Seen};
@@ -15,12 +16,14 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cluster::node::Event;
+use crate::cluster::status::Status;
 
 /// Writes the newest hint of this node, until nobody listens.
 pub(super) async fn run(
     place: Place,
     node: NodeId,
     newest: watch::Receiver<Hint>,
+    status: Arc<Status>,
     events: UnboundedSender<Event>,
 ) {
     let mut hints = Hints::new(place);
@@ -38,6 +41,7 @@ pub(super) async fn run(
             tracing::debug!("cannot write the hint of this node: {error}");
         } else if leads && let Ok(seen) = hints.read().await {
             report(node, &seen, &mut known, &events);
+            status.view().saw_nodes(seen.clone());
             if let Some(order) = hints.newest_order().await {
                 let successor = seen.into_iter().find(|seen| seen.node == order.successor);
                 let hint = successor.map(|seen| seen.hint).unwrap_or_default();

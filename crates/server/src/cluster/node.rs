@@ -128,7 +128,13 @@ impl NodeThread {
         let guards = guards::run(question, status.clone(), events.clone());
         let is_unsafe_allowed = settings.unsafe_flush;
         let (own_hint, newest_hint) = watch::channel(Hint::default());
-        let hints = hints::run(joined.place.clone(), setting.node, newest_hint, events.clone());
+        let hints = hints::run(
+            joined.place.clone(),
+            setting.node,
+            newest_hint,
+            status.clone(),
+            events.clone(),
+        );
         let fetch = Fetch {
             keys,
             place: joined.place.clone(),
@@ -262,8 +268,9 @@ impl Runner {
 
     fn answer(&mut self, answer: Answer) {
         match &answer {
-            Answer::Tail { last, .. } => {
+            Answer::Tail { first, last, bytes } => {
                 self.backlog_end.get_or_insert(*last);
+                self.status.view().saw_stream(*first, *bytes);
             }
             Answer::Record { seq, .. } if self.backlog_end.is_some_and(|end| *seq > end) => {
                 self.heard_ms = Some(self.now_ms());
@@ -436,6 +443,7 @@ impl Runner {
         }
         let durable = self.stream.durable();
         self.handle(Input::Durable(durable));
+        self.status.view().saw_record(self.node.reader().tail());
         let hint = self.hint(durable);
         let Counts { stale, refused, unknown, .. } = self.node.counts();
         let copying = self.status.copying().unwrap_or_default();

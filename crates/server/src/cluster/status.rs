@@ -8,6 +8,7 @@ use replica::{Epoch, Incarnation, NodeId};
 use tokio::sync::{Notify, watch};
 
 use crate::cluster::copy::Progress;
+use crate::cluster::view::View;
 
 /// The node that leads.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,6 +35,7 @@ pub(crate) struct Status {
     /// Why the node does not begin to lead. Empty: it can.
     refusal: Mutex<String>,
     facts: Mutex<Option<ClusterFacts>>,
+    view: Mutex<View>,
     link: Mutex<Option<Link>>,
     copying: Mutex<Option<Progress>>,
     leader: watch::Sender<Option<Leader>>,
@@ -50,6 +52,7 @@ impl Default for Status {
             said: Mutex::default(),
             refusal: Mutex::default(),
             facts: Mutex::default(),
+            view: Mutex::default(),
             link: Mutex::default(),
             copying: Mutex::default(),
             leader: watch::channel(None).0,
@@ -84,6 +87,11 @@ impl Status {
     /// The numbers for metrics. `None`: the server is alone, or has just started.
     pub(crate) fn facts(&self) -> Option<ClusterFacts> {
         *lock(&self.facts)
+    }
+
+    /// What this node has found out about others.
+    pub(crate) fn view(&self) -> MutexGuard<'_, View> {
+        lock(&self.view)
     }
 
     /// What the node does now.

@@ -15,6 +15,7 @@ use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
 use crate::cluster::status::Status;
+use crate::cluster::view;
 use crate::config::listener::Listener;
 use crate::config::policies::show_value;
 use crate::config::protocol::Protocol;
@@ -73,10 +74,11 @@ pub(crate) fn overview(
     let started = clock.now();
     let clock: broker::Clock = Arc::new(move || clock.now());
     let spans = traces.map(|exporter| exporter.counts.clone());
+    let facts_of = status.clone();
     let process = move || ProcessFacts {
         spans: spans.as_ref().map_or_else(Vec::new, |counts| counts.read()),
         recovery_ms: recovery.map(|recovery| recovery.took_ms),
-        cluster: status.facts(),
+        cluster: facts_of.facts(),
         ..facts::process_facts(&limits, inbox.is_stopping())
     };
     let api = Api::new(Setup {
@@ -100,6 +102,7 @@ pub(crate) fn overview(
         reload: reload_of(reloader.clone()),
         show_setting: show_value,
         connections: Box::new(AllConnections(inboxes.to_vec())),
+        cluster: cluster_of(config, status.clone()),
         history_file: config.data.folder().map(|folder| folder.join("history")),
     });
     let top = api.top_queues(config.metrics.queues_max);
@@ -130,6 +133,16 @@ pub(crate) fn overview(
     let ticking = api.clone();
     let site = Site::new(router).with_tick(move || ticking.tick());
     (site, api)
+}
+
+/// The cluster for the API. `None`: the server is alone.
+fn cluster_of(
+    config: &Config,
+    status: Arc<Status>,
+) -> Option<Box<dyn Fn() -> api::types::Cluster + Send + Sync>> {
+    let settings = config.cluster.clone();
+    let stream = nats::stream_name(settings.name.as_deref()?);
+    Some(Box::new(move || view::shown(&settings, &stream, &status)))
 }
 
 /// Reads the configuration again for a client of the API.
