@@ -4,7 +4,7 @@
 //! - [`dialect`]: runs dialects in this process, in simulated time, without a server.
 //! - [`differential`]: sends the same random steps to two servers.
 //! - [`process`]: servers and clients under test. [`tools`]: programs that a machine can lack.
-//! - [`cluster`]: servers of NATS.
+//! - [`cluster`]: servers of NATS, and networks that can be cut. [`power`]: disks that lose power.
 //! - [`backlog`]: servers with more jobs than memory.
 //! - [`wait`]: the only place where a test sleeps.
 //! - [`browser`]: drives a web browser.
@@ -24,6 +24,7 @@ pub mod conformance;
 pub mod dialect;
 pub mod differential;
 mod fuzz_corpus;
+pub mod power;
 pub mod process;
 pub mod readme;
 pub mod rng;

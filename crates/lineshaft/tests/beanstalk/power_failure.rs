@@ -3,22 +3,19 @@
 //! mounts the file system again, and starts a new server. It compares the new server's jobs with
 //! the changes that the old server acknowledged.
 //!
-//! ext4 has a system call for this kind of test. The file system must be mounted, so the test is
-//! skipped if it has no permission to mount. `LINESHAFT_ROUNDS` sets the number of rounds.
+//! The test is skipped if it has no permission to mount. `LINESHAFT_ROUNDS` sets the number of
+//! rounds.
 
-use std::fs::File;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use tempfile::TempDir;
+use anyhow::{Context, Result, ensure};
 use testkit::backlog::wait_until_cold;
 use testkit::client::Client;
+use testkit::power::PowerDisk;
 use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
-use testkit::{settings, tools, wait};
+use testkit::{settings, wait};
 
 use crate::crash::{COLD_BACKLOG, with_little_memory};
 use crate::load::{Load, Promises};
@@ -26,22 +23,10 @@ use crate::programs;
 
 const ROUNDS_DEFAULT: u64 = 5;
 
-/// Room for some segments of the log. The file is sparse, so it needs disk space only for written
-/// bytes.
-const DISK_BYTES: u64 = 1 << 30;
-
-/// A Python program that shuts an ext4 file system down at once, without a flush of its journal. It
-/// makes the system call `EXT4_IOC_SHUTDOWN` with `EXT4_GOING_FLAGS_NOLOGFLUSH`. In Rust, this call
-/// would be `unsafe`.
-const CUT_POWER: &str = "\
-import fcntl, os, struct, sys
-folder = os.open(sys.argv[1], os.O_RDONLY)
-fcntl.ioctl(folder, 0x8004587D, struct.pack('I', 2))";
-
 #[test]
 fn jobs_that_lineshaft_acknowledged_survive_a_power_failure() -> Result<()> {
-    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
-    let data = disk.mount_point.join("data");
+    let Some(disk) = PowerDisk::new_or_skip()? else { return Ok(()) };
+    let data = disk.folder().join("data");
     let program = programs::lineshaft_durable(data.to_str().context("a text path")?);
     cut_and_check(&disk, &program, settings::rounds(ROUNDS_DEFAULT), Promises::All, 0)
 }
@@ -49,8 +34,8 @@ fn jobs_that_lineshaft_acknowledged_survive_a_power_failure() -> Result<()> {
 /// Most jobs of a backlog are only in the log, and so are most bodies.
 #[test]
 fn cold_jobs_survive_a_power_failure() -> Result<()> {
-    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
-    let data = disk.mount_point.join("data");
+    let Some(disk) = PowerDisk::new_or_skip()? else { return Ok(()) };
+    let data = disk.folder().join("data");
     let program = with_little_memory(data.to_str().context("a text path")?, "always");
     cut_and_check(&disk, &program, settings::rounds(2), Promises::All, COLD_BACKLOG)
 }
@@ -68,8 +53,8 @@ const PUTTING: Duration = Duration::from_millis(2_500);
 
 #[test]
 fn an_interval_loses_no_more_than_its_last_moments() -> Result<()> {
-    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
-    let data = disk.mount_point.join("data");
+    let Some(disk) = PowerDisk::new_or_skip()? else { return Ok(()) };
+    let data = disk.folder().join("data");
     let data = data.to_str().context("a text path")?;
     let period = format!("{}ms", PERIOD.as_millis());
     let program = programs::lineshaft_durable(data).with(&["--sync", &period]);
@@ -122,9 +107,9 @@ fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
 /// flushes only once per hour.
 #[test]
 fn the_rig_loses_what_was_not_flushed() -> Result<()> {
-    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
+    let Some(disk) = PowerDisk::new_or_skip()? else { return Ok(()) };
     let Some(program) = programs::reference() else { return Ok(()) };
-    let program = program.with(&["-f", "3600000", "-b"]).with(&[&disk.mount_point]);
+    let program = program.with(&["-f", "3600000", "-b"]).with(&[disk.folder()]);
     let outcome = cut_and_check(&disk, &program, 1, Promises::AllButPlainReleases, 0);
     let message = format!("{:#}", outcome.expect_err("something must be lost"));
     assert!(message.contains("found nothing"), "{message}");
@@ -133,7 +118,7 @@ fn the_rig_loses_what_was_not_flushed() -> Result<()> {
 
 /// `backlog` is the number of jobs that each client puts before the first round.
 fn cut_and_check(
-    disk: &Disk,
+    disk: &PowerDisk,
     program: &Program,
     rounds: u64,
     promises: Promises,
@@ -171,69 +156,5 @@ fn cut_and_check(
     println!(
         "{rounds} power failures, {acknowledged} commands acknowledged, {jobs} jobs at the end"
     );
-    Ok(())
-}
-
-/// A file system whose disk is a file.
-struct Disk {
-    image: PathBuf,
-    mount_point: PathBuf,
-    _folder: TempDir,
-}
-
-impl Disk {
-    /// Makes a disk and mounts it. If this is not possible, prints a message and returns `None`.
-    fn new_or_skip() -> Result<Option<Disk>> {
-        for program in ["mkfs.ext4", "mount", "umount", "python3"] {
-            if tools::find_or_skip(program).is_none() {
-                return Ok(None);
-            }
-        }
-        if !tools::may_mount_or_skip(true) {
-            return Ok(None);
-        }
-        let folder = tempfile::tempdir()?;
-        let disk = Disk {
-            image: folder.path().join("image"),
-            mount_point: folder.path().join("disk"),
-            _folder: folder,
-        };
-        File::create(&disk.image)?.set_len(DISK_BYTES)?;
-        std::fs::create_dir(&disk.mount_point)?;
-        let image = disk.image.as_path();
-        run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image])?;
-        disk.mount()?;
-        Ok(Some(disk))
-    }
-
-    fn mount(&self) -> Result<()> {
-        run("mount", &["-o".as_ref(), "loop".as_ref(), &self.image, &self.mount_point])
-    }
-
-    /// Drops all unflushed data. From now on, no data reaches the disk.
-    fn cut_power(&self) -> Result<()> {
-        run("python3", &["-c".as_ref(), CUT_POWER.as_ref(), &self.mount_point])
-    }
-
-    fn mount_again(&self) -> Result<()> {
-        run("umount", &[&self.mount_point])?;
-        self.mount()
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // The unmount is lazy, because after a failed test the server can still run for a moment.
-        if let Err(error) = run("umount", &["-l".as_ref(), &self.mount_point]) {
-            eprintln!("{error:#}");
-        }
-    }
-}
-
-fn run(program: &str, arguments: &[&Path]) -> Result<()> {
-    let Some(path) = tools::find(program) else { bail!("{program} is not installed") };
-    let ended = Command::new(path).args(arguments).stdin(Stdio::null()).output()?;
-    let complaint = String::from_utf8_lossy(&ended.stderr);
-    ensure!(ended.status.success(), "{program}: {}: {complaint}", ended.status);
     Ok(())
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod copy;
+mod faults;
 mod pass;
 mod promote;
 mod rig;

@@ -1,8 +1,10 @@
-//! A cluster on this machine: three servers of NATS, and up to three nodes.
+//! A cluster on this machine: three servers of NATS, and up to three nodes. They can be connected
+//! through a network that a test can cut.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use nats::{Access, Place, stream};
 use replica::Lineage;
 use tempfile::TempDir;
 use testkit::client::Client;
-use testkit::cluster::{FLUSH_ALWAYS, NatsServers};
+use testkit::cluster::{FLUSH_ALWAYS, NatsServers, Network, Party};
 use testkit::process::{Program, Server, free_port, lineshaft_path};
 use testkit::tls::certificates::{Authority, Identity};
 use testkit::wait;
@@ -26,9 +28,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// One node: its folder, its addresses, and its process while it runs.
 pub(crate) struct Node {
     pub(crate) folder: TempDir,
-    beanstalk: SocketAddr,
+    pub(crate) beanstalk: SocketAddr,
+    pub(crate) gearman: SocketAddr,
+    pub(crate) kestrel: SocketAddr,
     http: SocketAddr,
     peers: SocketAddr,
+    /// Where the other nodes find it.
+    advertised: SocketAddr,
+    /// Where it finds NATS.
+    nats: Vec<String>,
+    monitors: Vec<String>,
     identity: Identity,
     pub(crate) server: Option<Server>,
 }
@@ -48,6 +57,8 @@ pub(crate) struct Rig {
     runtime: tokio::runtime::Runtime,
     pub(crate) servers: NatsServers,
     pub(crate) nodes: Vec<Node>,
+    /// `None`: the nodes and the servers are connected directly.
+    pub(crate) network: Option<Network>,
     authority: Authority,
     keys: TempDir,
 }
@@ -65,6 +76,38 @@ impl Rig {
 
     pub(crate) fn with(nodes: usize, special: Special) -> Option<Rig> {
         let servers = NatsServers::start(FLUSH_ALWAYS)?;
+        Some(Rig::over(servers, nodes, special))
+    }
+
+    /// The servers have this line in their configuration, in place of [`FLUSH_ALWAYS`].
+    pub(crate) fn with_flush(nodes: usize, flush: &str) -> Option<Rig> {
+        Some(Rig::over(NatsServers::start(flush)?, nodes, Special::default()))
+    }
+
+    fn over(servers: NatsServers, nodes: usize, special: Special) -> Rig {
+        let folders = (0..nodes).map(|_| tempfile::tempdir().unwrap()).collect();
+        Rig::build(servers, None, folders, special)
+    }
+
+    /// Three nodes and three servers in a network that can be cut. Each server of NATS and each node
+    /// with the same number have their files below the same one of these folders.
+    pub(crate) fn linked(machines: &[PathBuf; 3]) -> Option<Rig> {
+        let mut network = Network::new();
+        let stores = machines.each_ref().map(|machine| machine.join("nats"));
+        let servers = NatsServers::start_linked(&mut network, &stores)?;
+        let folder = |machine| tempfile::tempdir_in(machine).unwrap();
+        let folders = machines.iter().map(folder).collect();
+        // As docs/replication.md recommends.
+        let special = Special { data: "sync = \"100ms\"\n", ..Special::default() };
+        Some(Rig::build(servers, Some(network), folders, special))
+    }
+
+    fn build(
+        servers: NatsServers,
+        mut network: Option<Network>,
+        folders: Vec<TempDir>,
+        special: Special,
+    ) -> Rig {
         let (servers_at, access) = (servers.urls(), Access::default());
         let place = Place { servers: servers_at, name: NAME.into(), replicas: 3, access };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -74,18 +117,39 @@ impl Rig {
         }
         let keys = tempfile::tempdir().unwrap();
         let authority = Authority::new(keys.path(), "authority").unwrap();
-        let node = |at| Node {
-            folder: tempfile::tempdir().unwrap(),
-            beanstalk: local(),
-            http: local(),
-            peers: local(),
-            identity: authority.issue(&format!("node-{at}")).unwrap(),
-            server: None,
+        let node = |(at, folder): (usize, TempDir)| {
+            let peers = local();
+            let (mut nats, mut monitors, mut advertised) =
+                (servers.urls(), servers.monitors(), peers);
+            if let Some(network) = &mut network {
+                let own = Party::Node(at);
+                advertised.set_port(network.door(None, own, peers.port()));
+                // A door is closed until the process behind it runs.
+                network.close(own);
+                let mut door = |server, port| network.door(Some(own), Party::Nats(server), port);
+                let ports = [0, 1, 2].map(|server| servers.ports(server));
+                let doors = [0, 1, 2].map(|at| ports[at].map(|port| door(at, port)));
+                nats = doors.map(|[port, _]| format!("nats://127.0.0.1:{port}")).to_vec();
+                monitors = doors.map(|[_, port]| format!("http://127.0.0.1:{port}")).to_vec();
+            }
+            Node {
+                folder,
+                beanstalk: local(),
+                gearman: local(),
+                kestrel: local(),
+                http: local(),
+                peers,
+                advertised,
+                nats,
+                monitors,
+                identity: authority.issue(&format!("node-{at}")).unwrap(),
+                server: None,
+            }
         };
-        let nodes = (0..nodes).map(node).collect();
-        let rig = Rig { special, runtime, servers, nodes, authority, keys };
+        let nodes = folders.into_iter().enumerate().map(node).collect();
+        let rig = Rig { special, runtime, servers, nodes, network, authority, keys };
         rig.make_origin(0, &rig.special.bodies);
-        Some(rig)
+        rig
     }
 
     /// Makes the folder of a node the origin of the cluster, with these jobs.
@@ -157,8 +221,8 @@ impl Rig {
     /// The configuration file of a node.
     pub(crate) fn configuration(&self, at: usize) -> String {
         let node = &self.nodes[at];
-        let (nats, monitors) = (self.servers.urls(), self.servers.monitors());
-        let (beanstalk, http, peers) = (node.beanstalk, node.http, node.peers);
+        let Node { nats, monitors, beanstalk, gearman, kestrel, .. } = node;
+        let Node { http, peers, advertised, .. } = node;
         let Identity { certificate, key } = &node.identity;
         let files = [&self.authority.file, certificate, key];
         let [ca, certificate, key] = files.map(|file| file.display().to_string());
@@ -167,11 +231,11 @@ impl Rig {
         let tokens = self.keys.path().join("tokens.toml").display().to_string();
         format!(
             "[data]\ndir = {folder:?}\n{data}[listen]\nbeanstalk = \"{beanstalk}\"\nhttp = \"{http}\"\n\
-             gearman = \"off\"\nkestrel = \"off\"\nkestrel_text = \"off\"\nkestrel_thrift = \"off\"\n\
-             kestrel_admin = \"off\"\n[http]\ntokens = {tokens:?}\n\
+             gearman = \"{gearman}\"\nkestrel = \"{kestrel}\"\nkestrel_text = \"off\"\n\
+             kestrel_thrift = \"off\"\nkestrel_admin = \"off\"\n[http]\ntokens = {tokens:?}\n\
              [cluster]\nname = \"{NAME}\"\nnode = \"node-{at}\"\n\
              nats = {nats:?}\nnats_monitor = {monitors:?}\nlisten = \"{peers}\"\n\
-             ca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n{cluster}"
+             advertise = \"{advertised}\"\nca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n{cluster}"
         )
     }
 

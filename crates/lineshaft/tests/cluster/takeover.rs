@@ -11,6 +11,8 @@ use crate::rig::{Rig, drain, put};
 
 const TAKEOVER_MAX: Duration = Duration::from_secs(5);
 const START_MAX: Duration = Duration::from_secs(20);
+/// Longer than any node waits for another one.
+const LEASES: Duration = Duration::from_secs(5);
 
 /// The alerts, the dashboard and the guide name metrics of a node; each of them must exist.
 fn check_metrics(page: &str) {
@@ -119,4 +121,17 @@ fn another_node_takes_over() {
     let last = rig.wait_for_leader(&[0, 1, 2], START_MAX);
     assert_eq!(drain(&mut rig.client(last)), (0..140).collect::<Vec<u32>>());
     wait::until("one node leads", || rig.leaders().len() == 1);
+}
+
+#[test]
+fn no_node_leads_over_servers_that_do_not_flush() {
+    let Some(mut rig) = Rig::with_flush(1, "") else { return };
+    rig.start(0);
+    let said = |rig: &Rig| rig.nodes[0].server.as_ref().unwrap().stderr();
+    wait::until("the node refuses", || said(&rig).contains("this node does not begin to lead: "));
+    let why = said(&rig);
+    assert!(why.contains("acknowledges records before they are on disk"), "{why}");
+    wait::let_pass(LEASES, "a node that is allowed to would lead by now");
+    assert_eq!(rig.leaders(), BTreeSet::new(), "{}", rig.states());
+    assert_eq!(rig.ask(0, "/health/ready").unwrap().0, 503);
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::cluster::links::{Network, Party};
 use crate::process::free_port;
 use crate::{tools, wait};
 
@@ -54,19 +55,49 @@ impl NatsServers {
     pub fn start(flush: &str) -> Option<NatsServers> {
         let program = find_nats_server()?;
         let folder = tempfile::tempdir().expect("a folder");
-        let ports: Vec<u16> = (0..9).map(|_| free_port().expect("a port is free")).collect();
-        let routes: Vec<String> =
-            (0..3).map(|at| format!("nats://127.0.0.1:{}", ports[3 * at + 1])).collect();
-        let mut servers = NatsServers { program, folder, all: Vec::new() };
+        let stores = [0, 1, 2].map(|at| folder.path().join(format!("store-{at}")));
+        Some(NatsServers::start_three(program, folder, flush, &stores, |_, _, port| port))
+    }
+
+    /// The same servers with their stores in these folders. They reach each other through the doors
+    /// of this network.
+    pub fn start_linked(network: &mut Network, stores: &[PathBuf; 3]) -> Option<NatsServers> {
+        let program = find_nats_server()?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let door = |from, to, port| network.door(Some(Party::Nats(from)), Party::Nats(to), port);
+        let servers = NatsServers::start_three(program, folder, FLUSH_ALWAYS, stores, door);
         for at in 0..3 {
-            let (port, route, monitor) = (ports[3 * at], ports[3 * at + 1], ports[3 * at + 2]);
-            let store = servers.folder.path().join(format!("store-{at}"));
+            network.open(Party::Nats(at), servers.process_id(at));
+        }
+        Some(servers)
+    }
+
+    /// `route` gets the number of a server, the number of another one, and its port for routes. It
+    /// returns the port that leads there.
+    fn start_three(
+        program: PathBuf,
+        folder: TempDir,
+        flush: &str,
+        stores: &[PathBuf; 3],
+        mut route: impl FnMut(usize, usize, u16) -> u16,
+    ) -> NatsServers {
+        let ports: Vec<u16> = (0..9).map(|_| free_port().expect("a port is free")).collect();
+        let mut servers = NatsServers { program, folder, all: Vec::new() };
+        for (at, store) in stores.iter().enumerate() {
+            let (port, own, monitor) = (ports[3 * at], ports[3 * at + 1], ports[3 * at + 2]);
+            let others = (0..3).filter(|other| *other != at);
+            let routes: Vec<String> = others
+                .map(|other| route(at, other, ports[3 * other + 1]))
+                .map(|port| format!("nats://127.0.0.1:{port}"))
+                .collect();
             let store = store.display();
+            // The servers tell each other an address where nobody listens. Otherwise they would find
+            // ways around the routes.
             let text = format!(
                 "server_name: n{at}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor}\"\n\
                  jetstream {{ store_dir: \"{store}\"\n {flush}\n max_file_store: 1GB }}\n\
-                 cluster {{ name: test\n listen: \"127.0.0.1:{route}\"\n pool_size: -1\n \
-                 routes: {routes:?} }}\n"
+                 cluster {{ name: test\n listen: \"127.0.0.1:{own}\"\n pool_size: -1\n \
+                 advertise: \"127.0.0.1:1\"\n no_advertise: true\n routes: {routes:?} }}\n"
             );
             fs::write(servers.configuration(at), text).expect("the folder can be written");
             servers.all.push(NatsServer { port, monitor, process: None });
@@ -77,7 +108,7 @@ impl NatsServers {
                 TcpStream::connect(("127.0.0.1", server.port)).is_ok()
             });
         }
-        Some(servers)
+        servers
     }
 
     /// One server alone. `configure` gets the server's port, the port for monitoring, and a folder
@@ -122,6 +153,16 @@ impl NatsServers {
     pub fn signal(&self, at: usize, signal: Signal) {
         let process = self.all[at].process.as_ref().expect("the server runs");
         kill_process(Pid::from_child(process), signal).expect("it is our process");
+    }
+
+    /// The id of a server's process.
+    pub fn process_id(&self, at: usize) -> u32 {
+        self.all[at].process.as_ref().expect("the server runs").id()
+    }
+
+    /// The ports of a server: for clients, and for monitoring.
+    pub fn ports(&self, at: usize) -> [u16; 2] {
+        [self.all[at].port, self.all[at].monitor]
     }
 
     /// The addresses for clients.
