@@ -75,10 +75,17 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             bytes.push(number.is_some().into());
             bytes.extend(number.iter().flat_map(|number| number.to_le_bytes()));
         }
-        Setting::OpenMax(number) => bytes.extend(number.to_le_bytes()),
-        Setting::WhenFull(WhenFull::Refuse) => bytes.push(0),
-        Setting::WhenFull(WhenFull::DropOldest) => bytes.push(1),
-        Setting::FanoutOnly(truth) => bytes.push((*truth).into()),
+        Setting::OpenMax(number) | Setting::RetryLimit(number) | Setting::RetryJitter(number) => {
+            bytes.extend(number.to_le_bytes());
+        }
+        Setting::WhenFull(when_full) => bytes.push(match when_full {
+            WhenFull::Refuse => 0,
+            WhenFull::DropOldest => 1,
+        }),
+        Setting::FanoutOnly(truth)
+        | Setting::Retries(truth)
+        | Setting::RetryRelease(truth)
+        | Setting::RetryDisconnect(truth) => bytes.push((*truth).into()),
         Setting::ExpireTo(name) => {
             bytes.push(name.is_some().into());
             if let Some(name) = name {
@@ -96,18 +103,14 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             Some(QueueSync::Never) => bytes.push(3),
             Some(QueueSync::Memory) => bytes.push(4),
         },
-        Setting::Retries(truth)
-        | Setting::RetryRelease(truth)
-        | Setting::RetryDisconnect(truth) => bytes.push((*truth).into()),
-        Setting::RetryLimit(number) | Setting::RetryJitter(number) => {
-            bytes.extend(number.to_le_bytes());
-        }
         Setting::RetryBase(millis) | Setting::RetryMax(millis) => {
             bytes.extend(millis.to_le_bytes());
         }
-        Setting::RetryBackoff(Backoff::None) => bytes.push(0),
-        Setting::RetryBackoff(Backoff::Linear) => bytes.push(1),
-        Setting::RetryBackoff(Backoff::Exponential) => bytes.push(2),
+        Setting::RetryBackoff(backoff) => bytes.push(match backoff {
+            Backoff::None => 0,
+            Backoff::Linear => 1,
+            Backoff::Exponential => 2,
+        }),
     }
 }
 
