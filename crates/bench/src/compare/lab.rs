@@ -2,6 +2,7 @@
 //! server.
 
 mod brokers;
+mod cluster;
 pub(crate) mod fill;
 pub(crate) mod server;
 pub(crate) mod slow_sync;

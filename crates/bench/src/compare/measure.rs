@@ -12,6 +12,7 @@ mod memory;
 mod memory_limit;
 mod quiet;
 mod restart;
+mod takeover;
 
 use std::path::Path;
 use std::time::Duration;
@@ -57,6 +58,9 @@ impl Lab {
         }
         let folder = self.folder()?;
         let mut server = Server::start(&self.programs, cell.peer, folder.path())?;
+        if cell.work == Work::Takeover {
+            return takeover::run(&mut server);
+        }
         let sample = self.measure_on(cell, &server, folder.path());
         // If the server ended, report its output, which explains more than the client's error.
         server.check_alive()?;
@@ -90,6 +94,7 @@ impl Lab {
             | Work::Trip
             | Work::Foreground
             | Work::Restart { .. }
+            | Work::Takeover
             | Work::BareSync => unreachable!("measured in a way of its own"),
         }
     }
@@ -292,7 +297,9 @@ fn protocol_of(peer: Peer) -> Protocol {
     match peer {
         Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,
         Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
-        Peer::Lineshaft(..) | Peer::Beanstalkd(_) | Peer::BareLoop { .. } => Protocol::Beanstalk,
+        Peer::Lineshaft(..) | Peer::Cluster | Peer::Beanstalkd(_) | Peer::BareLoop { .. } => {
+            Protocol::Beanstalk
+        }
         Peer::Redis => Protocol::Redis,
         Peer::Nats { .. } => Protocol::Nats,
         Peer::RabbitMq => Protocol::Amqp,

@@ -11,6 +11,7 @@ use anyhow::Context;
 
 use super::QUEUE;
 use super::brokers::{self, Names};
+use super::cluster::{self, Cluster};
 use super::slow_sync::SlowSync;
 use super::wire::page;
 use crate::compare::plan::heavy::expiry_policy;
@@ -53,6 +54,8 @@ pub(crate) struct Server {
     output: PathBuf,
     /// A second process that the server needs.
     _names: Option<Names>,
+    /// The rest of a cluster, of which this is the leader.
+    cluster: Option<Cluster>,
 }
 
 impl Server {
@@ -77,8 +80,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts `peer` and returns at once.
+    /// Starts `peer` and returns at once, except for a cluster.
     pub(crate) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
+        if peer == Peer::Cluster {
+            return Self::launch_cluster(programs, folder);
+        }
         let address = free_address()?;
         let [gearman, memcache, admin, http] =
             [free_address()?, free_address()?, free_address()?, free_address()?];
@@ -132,7 +138,33 @@ impl Server {
             has_both_processors,
             output,
             _names: names,
+            cluster: None,
         })
+    }
+
+    fn launch_cluster(programs: &Programs, folder: &Path) -> anyhow::Result<Self> {
+        process::pin_to(&[programs.server_cpu, programs.generator_cpu])?;
+        let started = cluster::start(programs, folder);
+        process::pin(programs.generator_cpu)?;
+        let (child, address, cluster) = started?;
+        let output = folder.join("one.txt");
+        Ok(Self {
+            child,
+            address,
+            gearman: address,
+            memcache: address,
+            admin: address,
+            http: None,
+            has_both_processors: true,
+            output,
+            _names: None,
+            cluster: Some(cluster),
+        })
+    }
+
+    /// The addresses of the followers, if this is a cluster.
+    pub(crate) fn followers(&self) -> Option<&[SocketAddr]> {
+        self.cluster.as_ref().map(|cluster| &cluster.followers[..])
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -172,6 +204,13 @@ impl Server {
         anyhow::bail!("the server ended with {status}: {}", words.join(" / "))
     }
 
+    /// Ends the leader of a cluster like a crash. Its followers go on.
+    pub(crate) fn kill_leader(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// Ends the server like a crash, with SIGKILL.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
@@ -209,6 +248,7 @@ impl Programs {
                 brokers::rabbitmq(&self.optional.rabbitmq_server, names, address, data)
             }
             Peer::BareLoop { syncs } => Ok(self.bare_loop(syncs, address, data)),
+            Peer::Cluster => anyhow::bail!("a cluster has more than one program"),
             Peer::Disk => anyhow::bail!("the disk is not a server"),
         }
     }

@@ -289,6 +289,7 @@ fn lines(points: impl Iterator<Item = (String, f64, f64)>) -> Vec<Line> {
 fn program(peer: Peer) -> &'static str {
     match peer {
         Peer::Lineshaft(..) => "Lineshaft",
+        Peer::Cluster => "three nodes over NATS",
         Peer::Beanstalkd(_) => "beanstalkd",
         Peer::Gearmand { .. } => "gearmand",
         Peer::Redis => "Redis",

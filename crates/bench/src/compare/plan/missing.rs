@@ -21,7 +21,8 @@ pub(crate) fn without_missing(rows: &mut Vec<Row>, programs: &Optional) -> Vec<S
             continue;
         }
         let needs = |row: &Row| {
-            row.theirs.and_then(|theirs| program_of(theirs.peer, programs)) == Some(program)
+            let cells = [Some(row.ours), row.theirs];
+            cells.into_iter().flatten().any(|cell| program_of(cell.peer, programs) == Some(program))
         };
         let mut ids: Vec<&str> = rows.iter().filter(|row| needs(row)).map(|row| row.id).collect();
         ids.dedup();
@@ -36,7 +37,7 @@ pub(crate) fn without_missing(rows: &mut Vec<Row>, programs: &Optional) -> Vec<S
 fn program_of(peer: Peer, programs: &Optional) -> Option<&PathBuf> {
     match peer {
         Peer::Gearmand { .. } => Some(&programs.gearmand),
-        Peer::Nats { .. } => Some(&programs.nats_server),
+        Peer::Nats { .. } | Peer::Cluster => Some(&programs.nats_server),
         Peer::RabbitMq => Some(&programs.rabbitmq_server),
         Peer::Lineshaft(..)
         | Peer::Beanstalkd(_)
@@ -72,7 +73,7 @@ mod tests {
         programs.nats_server = PathBuf::from("nats-server-of-nobody");
         let expected = [
             "Left out (T11, T12, T13, T14, M6, M6b): there is no /nowhere/gearmand",
-            "Left out (T20): there is no nats-server-of-nobody",
+            "Left out (T20, C1, C2, C3, C4, C5, C6): there is no nats-server-of-nobody",
         ];
         assert_eq!(without_missing(&mut kept, &programs), expected);
         assert!(kept.iter().any(|row| row.id == "T20"), "RabbitMQ is there");

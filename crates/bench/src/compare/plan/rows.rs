@@ -33,6 +33,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(among_jobs());
     rows.extend(bodies());
     rows.extend(brokers());
+    rows.extend(cluster());
     rows.extend(gearman::rows());
     rows.extend(memcache());
     rows.extend(latency());
@@ -230,6 +231,35 @@ fn brokers() -> Vec<Row> {
         }
     }
     rows
+}
+
+/// A cluster, and one node alone. Both use all processors.
+fn cluster() -> Vec<Row> {
+    let alone = Peer::Lineshaft(Side::Threads(1), Keeping::SyncAlways);
+    let (lone, single, pipelined) = (shape(1, 1), shape(50, 1), shape(50, 32));
+    let rate = |id, work, goal| rate(id, work, Peer::Cluster, alone, goal);
+    let time = |id, what, metric, work, goal| {
+        row(id, what, metric, cell(Peer::Cluster, work), Some(cell(alone, work)), goal)
+    };
+    let (put, p50) = (Work::Put(lone), Metric::P50Micros);
+    vec![
+        rate("C1", put, Goal::Shown),
+        time("C1", "put, 1×1, p50", p50, put, Goal::AtMost(2e3, 1e3)),
+        rate("C2", Work::Put(single), Goal::Shown),
+        rate("C3", Work::Put(pipelined), Goal::RatioAtLeast(0.5, 0.75)),
+        rate("C4", Work::Take(single), Goal::Shown),
+        rate("C4", Work::Take(pipelined), Goal::Shown),
+        time("C5", "put to waiting consumer, p50", p50, Work::Trip, Goal::Shown),
+        time("C5", "put to waiting consumer, p99", Metric::P99Micros, Work::Trip, Goal::Shown),
+        row(
+            "C6",
+            "a killed leader: time without an acknowledgement",
+            Metric::Seconds,
+            cell(Peer::Cluster, Work::Takeover),
+            None,
+            Goal::AtMost(5.0, 2.0),
+        ),
+    ]
 }
 
 fn latency() -> Vec<Row> {

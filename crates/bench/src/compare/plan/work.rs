@@ -13,6 +13,9 @@ use crate::table::grouped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     Lineshaft(Side, Keeping),
+    /// Three nodes of Lineshaft over three servers of NATS, and all processors. Clients use the
+    /// leader.
+    Cluster,
     Beanstalkd(Binlog),
     /// gearmand, with or without an `SQLite` file for background jobs.
     Gearmand {
@@ -103,6 +106,7 @@ impl fmt::Display for Peer {
                 };
                 return write!(formatter, "{side}, {keeping}");
             }
+            Peer::Cluster => "three nodes over NATS",
             Peer::Beanstalkd(Binlog::None) => "beanstalkd",
             Peer::Beanstalkd(Binlog::Usual) => "beanstalkd -b",
             Peer::Beanstalkd(Binlog::EachWrite) => "beanstalkd -b -f 0",
@@ -198,6 +202,8 @@ pub(crate) enum Work {
     IdleConnections,
     /// A queue with very many jobs.
     DeepQueue,
+    /// A cluster whose leader is killed.
+    Takeover,
     /// The size of the log, and the bytes that are written to it.
     LogUse(Mixture),
     /// A restart with a million small jobs, or with ten times as many larger ones.
@@ -235,6 +241,7 @@ impl Work {
             | Work::MemoryLimit
             | Work::IdleConnections
             | Work::DeepQueue
+            | Work::Takeover
             | Work::LogUse(_)
             | Work::Restart { .. }
             | Work::BareSync => false,
@@ -284,6 +291,7 @@ impl fmt::Display for Work {
             Work::MemoryLimit => formatter.write_str("a mixture up to the limit of memory"),
             Work::JobMemory => formatter.write_str("memory of jobs"),
             Work::IdleConnections => formatter.write_str("idle connections"),
+            Work::Takeover => formatter.write_str("a takeover"),
             Work::DeepQueue => formatter.write_str("a deep queue"),
             Work::LogUse(mixture) => write!(formatter, "log, {mixture}"),
             Work::Restart { large: false } => formatter.write_str("restart"),
