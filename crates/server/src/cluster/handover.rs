@@ -124,8 +124,8 @@ mod tests {
         handover
     }
 
-    fn applied(applied: u64) -> Option<Report> {
-        Some(Report { node: 2, applied, ..Report::default() })
+    fn applied(applied: u64) -> Report {
+        Report { node: 2, applied, ..Report::default() }
     }
 
     #[test]
@@ -133,11 +133,11 @@ mod tests {
         let mut handover = ordered(&hint());
         assert_eq!(handover.waits_for(), Some(2));
         assert_eq!(handover.decide(1000, None), None, "its link may be new");
-        assert_eq!(handover.decide(1100, applied(99)), None);
+        assert_eq!(handover.decide(1100, Some(applied(99))), None);
         assert_eq!(handover.successor(), None);
-        assert_eq!(handover.decide(1200, applied(100)).as_deref(), Some("two"));
+        assert_eq!(handover.decide(1200, Some(applied(100))).as_deref(), Some("two"));
         assert_eq!((handover.successor(), handover.refusal()), (Some(2), None));
-        assert_eq!(handover.decide(1300, applied(101)), None, "once");
+        assert_eq!(handover.decide(1300, Some(applied(101))), None, "once");
         // Nothing stops it now.
         handover.order(1400, Order { id: 6, epoch: 7, successor: 3 }, &hint(), 7, 100);
         assert_eq!(handover.successor(), Some(2));
@@ -152,12 +152,16 @@ mod tests {
         assert!(why(Hint { fault: "copies".to_owned(), ..hint() }).ends_with(": copies"));
         assert!(why(Hint { refusal: "flush".to_owned(), ..hint() }).ends_with(": flush"));
         assert_eq!(refused(hint()), None);
-        for (report, text) in [(applied(40), "60 groups behind"), (None, "does not follow")] {
+        for (report, text) in [(Some(applied(40)), "60 groups behind"), (None, "does not follow")] {
             let mut handover = ordered(&hint());
             assert_eq!(handover.decide(1000 + CATCH_UP_MS, report), None);
             let (id, why) = handover.refusal().expect("a refusal");
             assert!(id == 5 && why.contains(text), "{why}");
-            assert_eq!(handover.decide(60_000, applied(100)), None, "the operator must ask again");
+            assert_eq!(
+                handover.decide(60_000, Some(applied(100))),
+                None,
+                "the operator must ask again"
+            );
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) async fn run(
                 let successor = seen.into_iter().find(|seen| seen.node == order.successor);
                 let hint = successor.map(|seen| seen.hint).unwrap_or_default();
                 // The thread of the node ends only with this task.
-                let _ = events.send(Event::Ordered(order, hint));
+                let _ = events.send(Event::Ordered(order, Box::new(hint)));
             }
         }
     }

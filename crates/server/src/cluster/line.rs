@@ -113,7 +113,8 @@ impl HttpClient {
 }
 
 fn sum_digits(bytes: &[u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 fn read_sum(digits: &str) -> Option<[u8; 32]> {

@@ -55,7 +55,7 @@ pub(crate) enum Event {
     /// This node cannot go on.
     Failed(ClusterFailure),
     /// The operator's newest order, and what the node that it is about told last.
-    Ordered(Order, Hint),
+    Ordered(Order, Box<Hint>),
     /// The server stops. The answer comes when the node has resigned.
     Stop(SyncSender<()>),
 }
