@@ -83,7 +83,11 @@ impl RestoredState {
         self.place = value.and_then(decode_place);
         self.has_unknown_place = value.is_some() && self.place.is_none();
         self.last_time_ms = begin.last_time_ms;
-        let time_ms = self.place.map_or(begin.last_time_ms, |(_, at)| at.time_ms);
+        // Without a place, only an origin has a past. The log of any other folder can have the time of
+        // a leader whose groups the stream never accepted: jobs of the real history would come due by
+        // this time.
+        let past_ms = if self.is_founded { begin.last_time_ms } else { 0 };
+        let time_ms = self.place.map_or(past_ms, |(_, at)| at.time_ms);
         let ahead_ms = begin.fact(meta::CLOCK_KEY).and_then(|value| value.try_into().ok());
         Start::of_follower(Millis(time_ms), ahead_ms.map_or(0, i64::from_le_bytes))
     }

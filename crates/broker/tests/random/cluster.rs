@@ -490,6 +490,24 @@ fn an_idle_leader_can_make_a_group() {
     assert_eq!(at(&follower).number, number + 1);
 }
 
+/// The wall clock of the old leader was ahead, and the stream accepted none of its groups.
+#[test]
+fn the_time_of_a_leader_that_left_nothing_does_not_count() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let ahead = Millis(START.0 + 100_000);
+    let old = follow(&disks[0]);
+    lead(&old, ahead);
+    old.close(ahead).expect("the disk works");
+    drop(old);
+    disks[0].restart();
+    let (leader, follower) = (follow(&disks[1]), follow(&disks[0]));
+    lead(&leader, START);
+    let (id, _) = put(&leader, START, 3);
+    pass_on(&leader, &follower);
+    let status = follower.turn(Millis(0)).job_status(id).value.expect("it was put");
+    assert_eq!(status.facts.state, State::Delayed);
+}
+
 /// Counts how often it was told that replies may go.
 #[derive(Default)]
 struct Told(std::sync::atomic::AtomicU32);

@@ -33,13 +33,19 @@ pub(super) struct Follow {
     resigned: Option<(NodeId, u64)>,
     /// The leader's process is gone.
     is_gone: bool,
+    /// The leader has written nothing since its claim. It may be a process that had given the claim
+    /// up, and the leader before it may have a lease. That leader's last record arrived at this
+    /// moment, or earlier.
+    former_ms: Option<u64>,
     /// An operator wants a claim.
     is_promoted: bool,
 }
 
 impl Follow {
-    pub(super) fn new(now_ms: u64) -> Follow {
+    /// `leads`: somebody has claimed, and may have written nothing since.
+    pub(super) fn new(now_ms: u64, leads: bool) -> Follow {
         Follow {
+            former_ms: leads.then_some(now_ms),
             heard_ms: now_ms,
             confirmed: None,
             resigned: None,
@@ -90,16 +96,29 @@ impl Node {
     pub(super) fn read(&mut self, now_ms: u64, bytes: &Arc<[u8]>, out: &mut Vec<Output>) {
         let seq = self.reader.tail() + 1;
         let knew_leader = self.reader.leader().is_some();
+        let had_leader = self.reader.epoch() > 0;
         let meaning = match self.read_record(seq, bytes) {
             Ok(meaning) => meaning,
             Err(error) => return self.fail(error.into(), out),
         };
         let own = self.setting.incarnation;
         let Some(follow) = self.follow() else { return };
-        follow.heard_ms = now_ms;
+        let heard_ms = std::mem::replace(&mut follow.heard_ms, now_ms);
         follow.confirmed = None;
-        if meaning != Meaning::Stale {
-            follow.is_gone = false;
+        match meaning {
+            Meaning::Stale => (),
+            Meaning::Claim(..) => {
+                follow.is_gone = false;
+                follow.former_ms = had_leader.then_some(heard_ms);
+            }
+            Meaning::Group(_)
+            | Meaning::Part
+            | Meaning::Alive
+            | Meaning::Renewal
+            | Meaning::Resign(_) => {
+                follow.is_gone = false;
+                follow.former_ms = None;
+            }
         }
         match meaning {
             Meaning::Group(group) => out.push(Output::Act(Act::Apply(group))),
@@ -195,7 +214,9 @@ impl Node {
         if self.reader.epoch() == 0 {
             return (now_ms >= since_ms + jitter_ms).then_some(Reason::First);
         }
-        if follow.is_gone && now_ms >= since_ms + jitter_ms {
+        let is_free = |former_ms: u64| now_ms >= former_ms + lease_ms + SILENCE_MS;
+        let is_free = follow.former_ms.is_none_or(is_free);
+        if follow.is_gone && is_free && now_ms >= since_ms + jitter_ms {
             return Some(Reason::ProcessGone);
         }
         let is_silent = now_ms >= follow.heard_ms + lease_ms + SILENCE_MS + jitter_ms;

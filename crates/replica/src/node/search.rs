@@ -234,7 +234,8 @@ impl Node {
     fn follow_from(&mut self, now_ms: u64, epoch: Epoch, seq: Seq, out: &mut Vec<Output>) {
         let at = self.reader.at();
         self.reader = Reader::new(self.setting.lineage, at, epoch, seq);
-        self.role = Role::Follow(Follow::new(now_ms));
+        let has_not_written = epoch > 0 && at.epoch != epoch;
+        self.role = Role::Follow(Follow::new(now_ms, has_not_written));
         // The first question for the tail can come at once.
         self.asked_ms = self.asked_ms.saturating_sub(ASK_MS);
         out.push(Output::Request(Request::Follow { from: Some(seq + 1) }));

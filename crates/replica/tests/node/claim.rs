@@ -235,6 +235,35 @@ fn a_claim_that_was_given_up_but_landed_ends_the_process() {
     assert!(!rig.node.leads());
 }
 
+/// Another node had given its claim up, and the claim landed nevertheless. So its process ends, but
+/// the leader before it has a lease, and may not know of the claim yet.
+#[test]
+fn the_lease_before_a_late_claim_is_respected() {
+    let (writer, mut rig) = follower();
+    let claim = |rig: &mut Rig| {
+        rig.push(writer.alive());
+        rig.deliver();
+        rig.push(Writer { node: 3, ..writer }.claim());
+        rig.deliver();
+        rig.last()
+    };
+    claim(&mut rig);
+    rig.input(Input::LeaderGone(103));
+    rig.pass(LEASE_MS);
+    assert_eq!(rig.appends, 0, "the leader before may answer");
+    rig.pass(600);
+    assert_eq!(reason(&rig), Some(Reason::ProcessGone));
+
+    // A leader that has written something knows of its claim, and so it was right.
+    let (_, mut rig) = follower();
+    let epoch = claim(&mut rig);
+    rig.push(Writer { node: 3, epoch, ..writer }.alive());
+    rig.deliver();
+    rig.input(Input::LeaderGone(103));
+    rig.pass(100);
+    assert_eq!(reason(&rig), Some(Reason::ProcessGone));
+}
+
 #[test]
 fn the_next_append_waits_for_the_answer_to_the_last_one() {
     let (writer, mut rig) = follower();

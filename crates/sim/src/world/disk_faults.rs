@@ -106,8 +106,9 @@ impl Storage {
         self.is_disturbed = false;
     }
 
-    /// True if the simulation planned a fault, which can explain a failure of the log.
+    /// True if the simulation planned a fault, which can explain a failure of the log. In a cluster,
+    /// the power of a node can fail that did not serve when this was planned.
     pub(crate) fn was_disturbed(&self) -> bool {
-        self.is_disturbed
+        self.is_disturbed || self.disk.has_crashed()
     }
 }
