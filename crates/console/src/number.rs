@@ -1,10 +1,14 @@
-//! Numbers, sizes and times for people. The exact value is in the title of the element.
+//! Numbers, sizes and times for people. If they are rounded, the exact value is in the title.
 
 use maud::{Markup, html};
 
 /// A count such as `1,234` or `12.3 M`.
 pub(crate) fn count(number: u64) -> Markup {
-    html! { span .n title=(grouped(number)) { (short(number)) } }
+    titled(&grouped(number), &short(number))
+}
+
+fn titled(exact: &str, shown: &str) -> Markup {
+    html! { @if exact == shown { (shown) } @else { span .n title=(exact) { (shown) } } }
 }
 
 /// A count, with a dash for none. In a table with many zeros, the other numbers are easier to see.
@@ -18,7 +22,7 @@ pub(crate) fn count_or_dash(number: u64) -> Markup {
 
 /// A size such as `1.5 MiB`.
 pub(crate) fn bytes(number: u64) -> Markup {
-    html! { span .n title={ (grouped(number)) " B" } { (size(number)) } }
+    titled(&format!("{} B", grouped(number)), &size(number))
 }
 
 /// A time such as `3 min`. A dash for none.
@@ -26,7 +30,7 @@ pub(crate) fn duration(ms: u64) -> Markup {
     if ms == 0 {
         return html! { span .none { "–" } };
     }
-    html! { span .n title={ (grouped(ms)) " ms" } { (span(ms)) } }
+    titled(&format!("{} ms", grouped(ms)), &span(ms))
 }
 
 /// A moment of the API, such as `2026-11-22 16:08:50 UTC`.
@@ -47,9 +51,7 @@ pub(crate) fn rate(per_s: Option<f64>) -> Markup {
     match per_s {
         None => html! { span .none { "–" } },
         Some(rate) if rate.abs() < 0.05 => html! { span .none { "0" } },
-        Some(rate) => {
-            html! { span .n title={ (format!("{rate:.2}")) "/s" } { (signed(rate)) } }
-        }
+        Some(rate) => titled(&format!("{rate:.2}/s"), &signed(rate)),
     }
 }
 
