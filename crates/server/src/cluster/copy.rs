@@ -11,11 +11,12 @@
 //! sender    segment SIZE BYTES    and so many bytes, for each segment up to the last one
 //! ```
 //!
-//! A segment has zeros after these bytes, up to its size. In place of `held`, the sender can answer `busy`, or `error` and the reason. The sender holds its
-//! files until the link ends, and needs nothing from the receiver to be safe. The receiver checks
-//! all bytes, and its own log stays as it is until the copy is whole: see [`log::IncomingCopy`]. The
-//! next start of the receiver adopts the copy. So after a failure of either side, the copy begins
-//! again, and keeps the segments that were whole.
+//! A segment has zeros after these bytes, up to its size. In place of `held`, the sender can answer
+//! `busy`, or `error` and the reason. The sender holds its files until the link ends, and needs
+//! nothing from the receiver to be safe. The receiver checks all bytes, and its own log stays as it
+//! is until the copy is whole: see [`log::IncomingCopy`]. The next start of the receiver adopts the
+//! copy. So after a failure of either side, the copy begins again, and keeps the segments that were
+//! whole.
 //!
 //! - `send.rs`: one copy, sent. `receive.rs`: one copy, received.
 //! - `fetch.rs`: the thread that chooses the sender, and tries until it has a copy.
