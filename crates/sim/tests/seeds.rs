@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lineshaft_sim::{Options, Sabotage, run, run_many};
 
 /// Seeds that are the same on every machine.
-const FIXED_SEEDS: u64 = 10_000;
+const FIXED_SEEDS: u64 = 4_000;
 
 /// The number of new seeds in every run.
 const FRESH_SEEDS: u64 = 2000;

@@ -150,17 +150,23 @@ fn consume(address: SocketAddr) -> Told {
     told
 }
 
-/// Takes all waiting items.
+/// Takes all waiting items, many at a time: each of them waits for a sync of the log.
 fn drain(address: SocketAddr) -> Result<Vec<u64>> {
     let mut client = Client::connect(address)?;
+    let requests = "get queue\r\n".repeat(BATCH as usize);
     let mut left = Vec::new();
-    loop {
-        match client.get("get queue\r\n") {
-            Got::Number(number) => left.push(number),
-            Got::Nothing => return Ok(left),
-            Got::Gone => bail!("the server is gone"),
+    let mut is_empty = false;
+    while !is_empty {
+        client.0.get_mut().write_all(requests.as_bytes())?;
+        for _ in 0..BATCH {
+            match client.item() {
+                Got::Number(number) => left.push(number),
+                Got::Nothing => is_empty = true,
+                Got::Gone => bail!("the server is gone"),
+            }
         }
     }
+    Ok(left)
 }
 
 fn check(stored: &Told, closed: &Told, left: &[u64]) -> Result<()> {
@@ -212,7 +218,15 @@ impl Client {
     }
 
     fn get(&mut self, request: &str) -> Got {
-        match self.ask(request).as_deref() {
+        match self.0.get_mut().write_all(request.as_bytes()) {
+            Ok(()) => self.item(),
+            Err(_) => Got::Gone,
+        }
+    }
+
+    /// Reads the reply of a `get`.
+    fn item(&mut self) -> Got {
+        match self.line().as_deref() {
             Some("END") => return Got::Nothing,
             Some(_) => {}
             None => return Got::Gone,

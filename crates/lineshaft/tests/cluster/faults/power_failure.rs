@@ -14,7 +14,7 @@ use super::ledger::Ledger;
 use super::world::World;
 use super::{DRAIN_MAX, QUIET, RECOVERY_MAX, between, is_served};
 
-const ROUNDS_DEFAULT: u64 = 3;
+const ROUNDS_DEFAULT: u64 = 1;
 
 #[test]
 fn all_machines_lose_power_at_once() -> Result<()> {
