@@ -206,6 +206,9 @@ impl Replication {
             trims,
             copies_needed,
             starts,
+            compared,
+            folders,
+            blackouts,
         } = other;
         self.takeovers += takeovers;
         self.groups += groups;
@@ -218,6 +221,9 @@ impl Replication {
         self.trims += trims;
         self.copies_needed += copies_needed;
         self.starts += starts;
+        self.compared += compared;
+        self.folders += folders;
+        self.blackouts += blackouts;
     }
 }
 

@@ -55,8 +55,10 @@ pub enum Sabotage {
     IgnoredLimits,
     /// The stream of a cluster ignores the conditions of appends.
     FenceOff,
-    /// A leader sends replies before the stream has their changes.
+    /// A leader sends replies before the stream has their changes. Only the oracle can show this.
     EarlyAcks,
+    /// A leader takes all groups as accepted. A check at the moment of sending a reply detects it.
+    HastyAcks,
     /// A leader writes groups to its folder before the stream has them.
     GateOff,
     /// Followers swap two facts of a group.
@@ -77,6 +79,16 @@ pub enum Sabotage {
     LostRecord,
     /// A leader sends other bytes for an append that is not decided.
     UnfencedResend,
+    /// Followers apply other bodies than those of the leader's clients.
+    OtherBodies,
+    /// Followers let delayed jobs become ready by themselves.
+    TimersOnFollower,
+    /// Followers apply late groups of former leaders.
+    ReaderFenceOff,
+    /// A node claims with a tail of the stream that it has not read.
+    StaleTailTrusted,
+    /// A node claims although its last check of the stream's servers failed.
+    GuardsIgnored,
 }
 
 impl Sabotage {

@@ -55,13 +55,30 @@ fn assert_is_noticed(sabotage: Sabotage, words: &[&str]) {
 fn a_stream_without_conditions_is_noticed() {
     assert_is_noticed(
         Sabotage::FenceOff,
-        &["acknowledges", "has a fault", "the stream:", "oracle:"],
+        &["acknowledges", "has a fault", "the stream:", "oracle:", "leads in epoch"],
     );
 }
 
 #[test]
 fn replies_before_the_stream_are_noticed() {
     assert_is_noticed(Sabotage::EarlyAcks, &["oracle:", "no part of the history"]);
+}
+
+#[test]
+fn replies_before_the_stream_are_noticed_when_they_leave() {
+    assert_is_noticed(Sabotage::HastyAcks, &["before the stream has it", "but the stream has"]);
+}
+
+#[test]
+fn a_lost_put_and_a_finished_job_that_returns_are_noticed_by_the_oracle() {
+    assert_is_noticed_as(Sabotage::EarlyAcks, "neither there nor ended");
+    assert_is_noticed_as(Sabotage::EarlyAcks, "was ended before");
+}
+
+#[test]
+fn lost_and_returning_items_are_noticed_by_the_oracle() {
+    assert_is_noticed_as(Sabotage::EarlyAcks, "was acknowledged and must be in");
+    assert_is_noticed_as(Sabotage::EarlyAcks, "was ended before: Item");
 }
 
 #[test]
@@ -81,7 +98,7 @@ fn a_fact_that_is_left_out_is_noticed() {
 
 #[test]
 fn a_claim_before_everything_is_applied_is_noticed() {
-    assert_is_noticed(Sabotage::ClaimUnapplied, &["groups", "the history"]);
+    assert_is_noticed(Sabotage::ClaimUnapplied, &["groups", "the history", "leads in epoch"]);
 }
 
 #[test]
@@ -101,7 +118,8 @@ fn ids_that_are_assigned_again_are_noticed() {
 
 /// Checks that this error is noticed in this way in some run.
 fn assert_is_noticed_as(sabotage: Sabotage, words: &str) {
-    let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options(sabotage)).err());
+    let seeds = 0..3 * SABOTAGED_SEEDS;
+    let mut problems = seeds.filter_map(|seed| run(seed, options(sabotage)).err());
     let is_noticed = problems.any(|broken| broken.problem.contains(words));
     assert!(is_noticed, "{sabotage:?} was never noticed");
 }
@@ -114,6 +132,52 @@ fn a_stream_that_loses_its_end_is_noticed_by_a_node() {
 #[test]
 fn a_record_that_is_lost_is_noticed_by_a_node() {
     assert_is_noticed_as(Sabotage::LostRecord, "needs a copy");
+}
+
+#[test]
+fn other_bodies_of_a_follower_are_noticed() {
+    assert_is_noticed(Sabotage::OtherBodies, &["has another body"]);
+}
+
+#[test]
+fn timers_of_a_follower_are_noticed() {
+    assert_is_noticed(Sabotage::TimersOnFollower, &["but it is delayed until"]);
+}
+
+#[test]
+fn a_reader_that_applies_late_groups_is_noticed() {
+    assert_is_noticed_as(Sabotage::ReaderFenceOff, "no part of the history");
+}
+
+#[test]
+fn a_claim_behind_an_unread_tail_is_noticed() {
+    assert_is_noticed_as(Sabotage::StaleTailTrusted, "leads in epoch");
+}
+
+#[test]
+fn a_claim_on_servers_that_may_not_flush_is_noticed() {
+    assert_is_noticed(Sabotage::GuardsIgnored, &["claims although"]);
+}
+
+#[test]
+fn disks_of_nodes_that_lie_about_their_syncs_are_noticed() {
+    let words = ["known to be durable", "was durable", "no prefix of the history"];
+    assert_is_noticed(Sabotage::LyingSync, &words);
+}
+
+#[test]
+fn leases_that_end_too_early_are_noticed_in_a_cluster() {
+    assert_is_noticed_as(Sabotage::ShortLeases, "holds it for");
+}
+
+#[test]
+fn jobs_that_fall_behind_are_noticed_in_a_cluster() {
+    assert_is_noticed_as(Sabotage::WrongOrder, "was put before");
+}
+
+#[test]
+fn jobs_that_vanish_are_noticed_in_a_cluster() {
+    assert_is_noticed_as(Sabotage::LostJobs, "not ended");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod driver;
 mod duties;
+mod judge;
 mod leading;
 mod trouble;
 
@@ -58,6 +59,10 @@ enum Event {
     Look,
     /// A process starts.
     Start,
+    /// The stream's servers are checked.
+    Guards,
+    /// The disk has room again.
+    Room,
     /// A request to trim reaches the stream.
     Trim(Seq),
     /// The servers of the stream agree about a proposal.
@@ -105,6 +110,12 @@ pub struct Replication {
     pub copies_needed: u64,
     /// Starts of processes.
     pub starts: u64,
+    /// Groups of followers that were compared with the history.
+    pub compared: u64,
+    /// Folders that were compared with the history, as after a power failure.
+    pub folders: u64,
+    /// Times at which all nodes lost their power.
+    pub blackouts: u64,
 }
 
 #[derive(Debug)]
@@ -131,6 +142,8 @@ pub(crate) struct Cluster {
     quiet_at: u64,
     /// Until when the stream has no leader.
     leaderless: u64,
+    /// Until when the stream's servers do not flush, or do not say whether they do.
+    unsafe_until: u64,
     /// Until when the links between two nodes are cut.
     links_cut: [[u64; NODES]; NODES],
     pub(crate) counts: Replication,
@@ -153,6 +166,7 @@ impl Cluster {
         let origin = At { chain: Chain::origin(LINEAGE, 0, 0), ..At::default() };
         let mut stream = Stream::new(origin);
         stream.ignores_conditions = sabotage == Sabotage::FenceOff;
+        stream.trusts_claims = sabotage == Sabotage::StaleTailTrusted;
         let mut cluster = Self {
             members: members.collect(),
             rng,
@@ -168,6 +182,7 @@ impl Cluster {
             acknowledged: BTreeMap::new(),
             quiet_at: 0,
             leaderless: 0,
+            unsafe_until: 0,
             links_cut: [[0; NODES]; NODES],
             counts: Replication::default(),
         };
@@ -239,6 +254,12 @@ impl Cluster {
                 return Ok(());
             }
             Event::Trim(below) => return self.trim(trace, below),
+            Event::Room => {
+                if self.members[number].full <= self.real {
+                    self.members[number].has_room();
+                }
+                return Ok(());
+            }
             Event::Decide { lands } => {
                 trace.note(format_args!("the stream decides: {lands}"));
                 self.stream.decide(lands)?;
@@ -272,6 +293,7 @@ impl Cluster {
                 self.report(trace, number, false)
             }
             Event::Look => self.report(trace, number, true),
+            Event::Guards => self.check_servers(trace, number),
             _ => Ok(()),
         }
     }
@@ -287,7 +309,10 @@ impl Cluster {
         process.node.handle(member.clock.at(self.real), input, &mut out);
         for output in out {
             match output {
-                Output::Request(request) => self.request(number, request),
+                Output::Request(request) => {
+                    self.judge_request(number, &request)?;
+                    self.request(number, request);
+                }
                 Output::Act(act) => self.act(trace, number, act)?,
             }
         }
@@ -329,6 +354,7 @@ impl Cluster {
             Act::Lead { epoch, id_limit, .. } => {
                 trace.note(format_args!("node {number} leads in epoch {epoch}"));
                 process.claimed = Some((epoch, id_limit));
+                return self.judge_leads(number, epoch);
             }
             Act::MayAnswerUntil(until) => {
                 process.broker.answer_until(Millis(until));
@@ -402,7 +428,11 @@ impl Cluster {
 
     /// The options of a broker for a node's folder.
     fn options_of(&self, number: usize) -> broker::Options {
-        let disk = Arc::new(self.members[number].disk.clone());
+        let disk = self.members[number].disk.clone();
+        let disk: Arc<dyn log::Disk> = match self.sabotage {
+            Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(disk)),
+            _ => Arc::new(disk),
+        };
         broker::Options { disk, cluster: Some(LINEAGE), ..self.options.clone() }
     }
 }

@@ -12,14 +12,17 @@ use replica::node::{CLAIM_IDS, End, Node, Setting};
 use replica::report::Report;
 use replica::{Epoch, Incarnation, NodeId, Seq};
 
-use super::storage::CrashKind;
-use super::stream::LINEAGE;
+use super::contents::Contents;
+use super::storage::{CrashKind, DISK_BYTES};
+use super::stream::{Append, LINEAGE};
 use crate::plan::Replicated;
 use crate::rng::Rng;
 
 /// A leader answers for this long after the begin of its last append.
 const LEASE_MS: u64 = 1500;
 const JITTER_MS_MAX: u64 = 200;
+/// A full disk has fewer free bytes than this.
+const LAST_BYTES_MAX: u64 = 300_000;
 /// A clock runs at most this much too fast or too slow, in millionths.
 const DRIFT_MAX: u64 = 10_000;
 /// The wall clocks of two nodes differ by at most twice this.
@@ -66,11 +69,17 @@ pub(crate) struct Member {
     /// Until when nothing gets from this node to the stream, and from the stream to this node.
     pub(crate) cut_to_stream: u64,
     pub(crate) cut_from_stream: u64,
-    /// Until when the node's server of the stream is cut off from the others, and the last record
-    /// that this server knows.
-    pub(crate) stale: Option<(u64, Seq)>,
+    /// Until when the node's server of the stream is cut off from the others, and the first and the
+    /// last record that this server knows.
+    pub(crate) stale: Option<(u64, (Seq, Seq))>,
     /// Until when the node's consumer delivers nothing.
     pub(crate) silent: u64,
+    /// Until when the disk is so slow that nothing is written.
+    pub(crate) slow: u64,
+    /// Until when the disk is full.
+    pub(crate) full: u64,
+    /// What the node must have after the last group that was compared.
+    pub(crate) contents: Contents,
 }
 
 /// One process of a node.
@@ -90,6 +99,8 @@ pub(crate) struct Process {
     pub(crate) open_append: Option<u64>,
     /// The append that the driver got last.
     pub(crate) last_append: u64,
+    /// The last append of a group or of a sign of life, with its id.
+    pub(crate) sent: Option<(u64, Append)>,
     /// Groups to apply.
     pub(crate) groups: VecDeque<SealedGroup>,
     pub(crate) is_applying: bool,
@@ -109,6 +120,12 @@ pub(crate) struct Process {
     /// The groups that this leader has gathered and that the stream has not accepted. With each
     /// one, what the broker had released then.
     pub(crate) gathered: BTreeMap<u64, (At, Position)>,
+    /// The last group of the folder when the process started.
+    pub(crate) first: u64,
+    /// All groups that this leader has gathered.
+    pub(crate) written: BTreeMap<u64, At>,
+    /// The result of the last check of the stream's servers.
+    pub(crate) is_safe: bool,
     /// What can be released, because the stream has accepted it.
     pub(crate) released: Position,
 }
@@ -127,6 +144,9 @@ impl Member {
             cut_from_stream: 0,
             stale: None,
             silent: 0,
+            slow: 0,
+            full: 0,
+            contents: Contents::default(),
         }
     }
 
@@ -191,6 +211,7 @@ impl Member {
             is_delivering: false,
             open_append: None,
             last_append: 0,
+            sent: None,
             groups: VecDeque::new(),
             is_applying: false,
             claimed: None,
@@ -201,6 +222,9 @@ impl Member {
             has_group,
             linked: None,
             gathered: BTreeMap::new(),
+            first: at.number,
+            written: BTreeMap::new(),
+            is_safe: false,
         });
         Ok(true)
     }
@@ -210,6 +234,22 @@ impl Member {
         self.process.as_ref().map_or(Millis(0), |process| {
             Millis(process.broker.last_time().0 + self.clock.at(real_ms) - process.timed)
         })
+    }
+
+    /// Other programs use nearly all room of the disk, or give it back.
+    pub(crate) fn fill(&mut self, until: u64, rng: &mut Rng) {
+        self.full = until;
+        self.disk.set_capacity(self.disk.used() + rng.below(LAST_BYTES_MAX));
+    }
+
+    pub(crate) fn has_room(&mut self) {
+        self.full = 0;
+        self.disk.set_capacity(DISK_BYTES);
+    }
+
+    /// Somebody sets the wall clock.
+    pub(crate) fn set_wall(&mut self, rng: &mut Rng) {
+        self.skew_ms = rng.below(2 * SKEW_MS_MAX);
     }
 
     /// Ends the process at once.

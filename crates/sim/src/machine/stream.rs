@@ -3,14 +3,14 @@
 //! An append has conditions. The stream's leader compares them with its last record, and counts a
 //! proposal that is not decided yet. So an append can be refused, and be in the stream nevertheless.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use replica::group::At;
+use replica::group::{At, SealedGroup};
 use replica::node::{Expect, Subject};
 use replica::reader::{Meaning, Reader};
 use replica::record::Header;
-use replica::{Epoch, Lineage, Seq};
+use replica::{Epoch, Lineage, NodeId, Seq};
 
 use crate::Checked;
 
@@ -55,10 +55,16 @@ pub(crate) struct Stream {
     proposal: Option<Append>,
     /// Sabotage: no append has conditions.
     pub(crate) ignores_conditions: bool,
+    /// Sabotage: a claim has no conditions, as if its writer had not read the stream to the end.
+    pub(crate) trusts_claims: bool,
     /// Decides which records count, in the order of the stream.
     judge: Reader,
     /// The places after all accepted groups, by their numbers.
     accepted: Vec<At>,
+    /// The accepted groups, from the first one on.
+    groups: Vec<SealedGroup>,
+    /// The claims that count: their nodes, and the last groups before them.
+    claims: BTreeMap<Seq, (NodeId, u64)>,
     /// The first record of each accepted group, by its number.
     places: Vec<Seq>,
     /// The number of records that did not count.
@@ -75,8 +81,11 @@ impl Stream {
             first: 1,
             proposal: None,
             ignores_conditions: false,
+            trusts_claims: false,
             judge: Reader::new(LINEAGE, origin, 0, 0),
             accepted: vec![origin],
+            groups: Vec::new(),
+            claims: BTreeMap::new(),
             places: vec![0],
             stale: 0,
             renewals: 0,
@@ -98,17 +107,32 @@ impl Stream {
     }
 
     pub(crate) fn read(&self, seq: Seq) -> Option<Arc<[u8]>> {
+        self.read_of(self.view(), seq)
+    }
+
+    /// What the servers know that agree with each other: the first and the last record.
+    pub(crate) fn view(&self) -> (Seq, Seq) {
+        (self.first, self.last())
+    }
+
+    /// A record, as a server with this view answers.
+    pub(crate) fn read_of(&self, (first, last): (Seq, Seq), seq: Seq) -> Option<Arc<[u8]>> {
         let at = usize::try_from(seq).ok()?.checked_sub(1)?;
-        let is_there = seq >= self.first && !self.lost.contains(&seq);
+        let is_there = (first..=last).contains(&seq) && !self.lost.contains(&seq);
         self.entries.get(at).filter(|_| is_there).map(|entry| entry.bytes.clone())
     }
 
-    /// The last claim up to this record, also if it does not count. 0: there is none.
-    pub(crate) fn last_claim(&self, until: Seq) -> Seq {
+    /// The last claim, also if it does not count. 0: there is none.
+    pub(crate) fn last_claim(&self) -> Seq {
+        self.last_claim_of(self.view())
+    }
+
+    /// The last claim, as a server with this view answers.
+    pub(crate) fn last_claim_of(&self, (first, last): (Seq, Seq)) -> Seq {
         let is_claim = |entry: &Entry| entry.subject == Subject::Claims;
-        let known = &self.entries[..self.entries.len().min(until as usize)];
-        let last = known.iter().rposition(is_claim).map_or(0, |at| at as Seq + 1);
-        if last < self.first { 0 } else { last }
+        let known = &self.entries[..self.entries.len().min(last as usize)];
+        let found = known.iter().rposition(is_claim).map_or(0, |at| at as Seq + 1);
+        if found < first { 0 } else { found }
     }
 
     /// Whether a node with this last group finds it, and everything after it.
@@ -135,6 +159,16 @@ impl Stream {
         &self.accepted
     }
 
+    /// The accepted groups after this one.
+    pub(crate) fn groups_after(&self, number: u64) -> &[SealedGroup] {
+        self.groups.get(number as usize..).unwrap_or_default()
+    }
+
+    /// The node of a claim that counts, and the last group before the claim.
+    pub(crate) fn claim(&self, seq: Seq) -> Option<(NodeId, u64)> {
+        self.claims.get(&seq).copied()
+    }
+
     /// The number of the last accepted group.
     pub(crate) fn number(&self) -> u64 {
         self.accepted.len() as u64 - 1
@@ -147,8 +181,13 @@ impl Stream {
             let is_group = append.subject == Subject::Groups;
             return Ok(if is_next && is_group { Verdict::Busy } else { Verdict::Refused });
         }
-        let found = Expect { tail: self.last(), claim: self.last_claim(Seq::MAX) };
-        if append.expect != found && !self.ignores_conditions {
+        let found = Expect { tail: self.last(), claim: self.last_claim() };
+        let trusts = self.trusts_claims && append.subject == Subject::Claims;
+        // A second attempt of the same claim is refused, as always.
+        let place = self.entries.get(append.expect.tail as usize);
+        let is_there = place.is_some_and(|entry| entry.bytes == append.record);
+        let ignores = self.ignores_conditions || trusts && !is_there;
+        if append.expect != found && !ignores {
             return Ok(Verdict::Refused);
         }
         if !decides {
@@ -158,7 +197,7 @@ impl Stream {
         let expected = append.expect.tail + 1;
         self.commit(append.subject, append.record)?;
         // A server that ignores conditions does not tell that the record has another place.
-        Ok(Verdict::Appended(if self.ignores_conditions { expected } else { self.last() }))
+        Ok(Verdict::Appended(if ignores { expected } else { self.last() }))
     }
 
     /// The servers agree about the proposal. `lands`: it is in the stream.
@@ -178,10 +217,14 @@ impl Stream {
             Meaning::Group(group) => {
                 self.accepted.push(group.at());
                 self.places.push(seq + 1 - Seq::from(group.parts()));
+                self.groups.push(group);
+            }
+            Meaning::Claim(node, _) => {
+                self.claims.insert(seq, (node, self.judge.at().number));
             }
             Meaning::Stale => self.stale += 1,
             Meaning::Renewal => self.renewals += 1,
-            Meaning::Part | Meaning::Alive | Meaning::Claim(..) | Meaning::Resign(_) => {}
+            Meaning::Part | Meaning::Alive | Meaning::Resign(_) => {}
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The oracle's record of each job. Checks each event against this record.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
@@ -50,6 +51,8 @@ struct Queue {
 
 #[derive(Clone, Debug)]
 struct Job {
+    /// The digest of the body.
+    body: u64,
     /// The queue of the job. Empty if the oracle does not know it, because a crash can undo a move.
     queue: String,
     /// The place of the job among the jobs of its priority. `None`: the job was moved to its queue.
@@ -128,7 +131,7 @@ impl Jobs {
     pub(super) fn inserted(
         &mut self,
         reply_end: ReplyEnd,
-        id: u64,
+        (id, body): (u64, &[u8]),
         queue: &str,
         (pri, delay, ttr): (u32, u32, u32),
         now: u64,
@@ -140,6 +143,7 @@ impl Jobs {
             return Err(format!("the number {id} was dealt before"));
         }
         let job = Job {
+            body: digest(body),
             queue: queue.to_owned(),
             order: Some(id),
             pri: Some(pri),
@@ -152,6 +156,17 @@ impl Jobs {
         };
         self.known.insert(id, job);
         Ok(())
+    }
+
+    /// A client got the body of a job. It must be the one that was put.
+    pub(super) fn check_body(&self, id: u64, body: &[u8]) -> Checked {
+        match self.known.get(&id) {
+            // If the put was lost, its number can go to another job.
+            Some(job) if self.alone && !job.may_be_lost() && job.body != digest(body) => {
+                Err("the job was put with another body".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     // --- Hand-outs ---
@@ -488,10 +503,10 @@ impl Jobs {
             if job.order.is_none() {
                 job.queue.clear();
             }
-            // The oracle checks orders only within one process.
-            job.pri = None;
             match &mut job.state {
-                _ if matches!(job.lasting, Lasting::Uncertain) => job.state = State::Unknown,
+                _ if matches!(job.lasting, Lasting::Uncertain) => {
+                    (job.state, job.pri) = (State::Unknown, None);
+                }
                 State::Ready { since } => *since = now.max(job.due),
                 // The holder may have given the job back with a delay, and the job may be delayed
                 // again.
@@ -520,6 +535,12 @@ impl Jobs {
             None => Ok(()),
         }
     }
+}
+
+fn digest(body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn entering(delay: u32, now: u64) -> State {

@@ -65,6 +65,8 @@ struct Stream {
 #[derive(Debug)]
 struct Pending {
     request: Request,
+    /// The body of a put and its line end, as far as they have arrived.
+    body: Vec<u8>,
     arrival: u64,
     /// True if the session did not reply in the call in which it got the request.
     waited: bool,
@@ -169,12 +171,20 @@ impl Oracle {
 
     fn observe_beanstalk(&mut self, conn: Conn, now: u64) -> Checked {
         let stream = self.conns.get_mut(&conn).expect("it was just there");
-        while let Some(request) = wire::request(&mut stream.input, &mut stream.body) {
+        loop {
+            let mut taken = Vec::new();
+            let request = wire::request(&mut stream.input, &mut stream.body, &mut taken);
+            // The body of the last put, unless the put was refused before its body arrived.
+            if let Some(put) = stream.pending.back_mut() {
+                put.body.extend(taken);
+            }
+            let Some(request) = request else { break };
             if request == Request::Unclear {
                 self.is_blind = true;
                 return Ok(());
             }
-            stream.pending.push_back(Pending { request, arrival: now, waited: false });
+            let body = Vec::new();
+            stream.pending.push_back(Pending { request, body, arrival: now, waited: false });
         }
         self.note_waits(now);
         loop {
@@ -233,10 +243,13 @@ impl Oracle {
             (Request::Ignore(name), "WATCHING") => stream.watched.retain(|known| known != name),
             (Request::Put { pri, delay, ttr }, "INSERTED") => {
                 let queue = stream.used.clone();
-                return jobs.inserted(reply_end, reply.id, &queue, (*pri, *delay, *ttr), now);
+                let body = pending.body.strip_suffix(b"\r\n").ok_or("the body is not whole")?;
+                let parameters = (*pri, *delay, *ttr);
+                return jobs.inserted(reply_end, (reply.id, body), &queue, parameters, now);
             }
             (Request::Reserve { .. }, "RESERVED") => {
                 self.items.drained(None, &reply.body)?;
+                jobs.check_body(reply.id, &reply.body)?;
                 if !pending.waited {
                     jobs.check_order(reply.id, &stream.watched, now)?;
                 }
@@ -252,6 +265,7 @@ impl Oracle {
                 return jobs.check_nothing_ready(&stream.watched, now);
             }
             (Request::ReserveJob(id), "RESERVED") => {
+                jobs.check_body(*id, &reply.body)?;
                 return jobs.reserved_by_id(reply_end.conn, *id, now);
             }
             (Request::Delete(id), "DELETED") => return jobs.deleted(reply_end, *id, now),
@@ -265,7 +279,11 @@ impl Oracle {
                 jobs.kicked(Some(&stream.used), Lasting::IfSent(reply_end));
             }
             (Request::Pause { name, seconds }, "PAUSED") => jobs.paused(name, *seconds, now),
-            (Request::Look(id), "FOUND" | "OK") => return jobs.seen(*id),
+            (Request::Look(id), "FOUND") => {
+                jobs.check_body(*id, &reply.body)?;
+                return jobs.seen(*id);
+            }
+            (Request::Look(id), "OK") => return jobs.seen(*id),
             (Request::Look(id) | Request::KickJob(id), "NOT_FOUND") => {
                 let is_look = matches!(pending.request, Request::Look(_));
                 return if is_look { jobs.not_seen(*id) } else { Ok(()) };

@@ -61,6 +61,24 @@ fn the_second_of_two_equals_is_not_first() {
 }
 
 #[test]
+fn another_body_is_noticed() {
+    assert_broken(&[PUT, (2, "reserve\n", "RESERVED 1 1\nb\n", 20)], "another body");
+    assert_broken(&[PUT, (2, "reserve-job 1\n", "RESERVED 1 1\nb\n", 20)], "another body");
+    assert_broken(&[PUT, (2, "peek 1\n", "FOUND 1 1\nb\n", 20)], "another body");
+}
+
+#[test]
+fn the_order_survives_a_crash() {
+    let mut oracle = watching();
+    judge(&mut oracle, &[PUT, PUT_NEXT]).expect("nothing is wrong yet");
+    oracle.restarted(Certain::Sent, 40);
+    oracle.opened(4, Protocol::Beanstalk);
+    let take = (4, "reserve\n", "RESERVED 2 1\nb\n", 50);
+    let error = judge(&mut oracle, &[take]).expect_err("job 1 comes first");
+    assert!(error.contains("was put before"), "{error}");
+}
+
+#[test]
 fn a_less_urgent_job_is_not_first() {
     let urgent = (1, "put 4 0 2 1\nb\n", "INSERTED 2\n", 11);
     assert_broken(&[PUT, urgent, TAKE], "comes before");

@@ -75,11 +75,15 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n")
 }
 
-/// Takes the first request, if a whole line arrived. First skips the last `body` bytes of an
-/// earlier put's body. These bytes can arrive after the reply to the put.
-pub(super) fn request(input: &mut Vec<u8>, body: &mut usize) -> Option<Request> {
+/// Takes the first request, if a whole line arrived. First takes the last `body` bytes of an earlier
+/// put's body, and moves them to `taken`. These bytes can arrive after the reply to the put.
+pub(super) fn request(
+    input: &mut Vec<u8>,
+    body: &mut usize,
+    taken: &mut Vec<u8>,
+) -> Option<Request> {
     let count = input.len().min(*body);
-    input.drain(..count);
+    taken.extend(input.drain(..count));
     *body -= count;
     if *body > 0 {
         return None;

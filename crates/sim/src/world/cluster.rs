@@ -67,7 +67,10 @@ impl World {
             let process = cluster.process(cluster.serving?)?;
             (self.options.sabotage == Sabotage::GateOff).then_some(process.released)
         });
-        serving.unwrap_or_else(|| self.storage.released(&self.process.broker))
+        match self.options.sabotage {
+            Sabotage::EarlyAcks => Position::ALL,
+            _ => serving.unwrap_or_else(|| self.storage.released(&self.process.broker)),
+        }
     }
 
     pub(crate) fn replication(&self) -> Replication {
@@ -102,7 +105,8 @@ impl World {
         self.trace.note(format_args!("all faults end"));
         cluster.end_trouble();
         // A node may have been deposed, or it lives on although it does not lead any more.
-        self.wait_for(SETTLE_MS_MAX, "a leader without a rival", Cluster::is_in_order)
+        self.wait_for(SETTLE_MS_MAX, "a leader without a rival", Cluster::is_in_order)?;
+        self.cluster.as_mut().map_or(Ok(()), Cluster::judge_all)
     }
 
     /// The node that serves ends at once.
@@ -191,6 +195,8 @@ impl World {
         }
         self.links.clear();
         self.storage.disk = cluster.members[number].disk.clone();
+        // What happens to this disk may have been planned while its node followed.
+        self.storage.is_disturbed |= self.plan.replicated.is_some_and(|plan| plan.is_faulty);
         self.summary.restarts += 1;
         let now = broker.last_time().0;
         // With policies, a queue may have a weaker sync setting. Then its changes are not certain.

@@ -5,6 +5,7 @@ use broker::{Dialect, Event, JobId, Outbox, Progress, Turn};
 
 use super::World;
 use crate::Checked;
+use crate::machine::cluster::Cluster;
 use crate::machine::link::{Answer, Link};
 use crate::machine::process::MAILBOXES;
 use crate::model::{Model, Observed};
@@ -251,6 +252,7 @@ impl World {
             return Ok(false);
         }
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
+        self.cluster.as_ref().map_or(Ok(()), Cluster::judge_replies)?;
         let history = &self.model.history;
         if self.storage.may_send(need, history) {
             self.storage.note_reply(need, history);

@@ -1,10 +1,12 @@
 //! Breaks promises of the server, if the options of the run request it.
 
-use broker::{Answer, Event, JobId, Turn};
+use std::collections::BTreeSet;
+
+use broker::{Answer, Event, JobId, State, Turn};
 
 use super::World;
 use crate::Sabotage;
-use crate::model::{Place, State};
+use crate::model::Place;
 
 /// The error of a wrong clock, in milliseconds.
 const WRONG_BY_MS: u64 = 700;
@@ -82,8 +84,13 @@ impl World {
             return;
         }
         let thief = turn.open_session(0);
-        for (id, job) in self.model.jobs.iter().filter(|(id, _)| **id % 3 == 0) {
-            let id = JobId(*id);
+        // A cluster has no model.
+        let known: BTreeSet<u64> = match &self.cluster {
+            Some(_) => self.known.ids().collect(),
+            None => self.model.jobs.keys().copied().collect(),
+        };
+        for id in known.into_iter().filter(|id| *id % 3 == 0).map(JobId) {
+            let state = turn.job_status(id).value.map(|status| status.facts.state);
             // Many jobs are in a state that does not allow the change. So ignore errors.
             match self.options.sabotage {
                 Sabotage::ShortLeases => {
@@ -91,7 +98,7 @@ impl World {
                         let _ = turn.caller(link.id).give_back(id, 0, 0);
                     }
                 }
-                Sabotage::WrongOrder if job.state == State::Ready => {
+                Sabotage::WrongOrder if state == Ok(State::Ready) => {
                     let mut thief = turn.caller(thief);
                     if thief.take_job(id).value.is_ok() {
                         let _ = thief.give_back(id, u32::MAX, 0);

@@ -1,6 +1,9 @@
 //! The drivers of the nodes: requests on their way to the stream, and its answers.
 
-use replica::node::{Answer, Input, Request};
+use std::sync::Arc;
+
+use replica::node::{Answer, Input, Request, Subject};
+use replica::record::{Header, Kind};
 use replica::{Incarnation, Seq};
 
 use super::{Cluster, Event, Fate};
@@ -39,15 +42,39 @@ impl Cluster {
                 }
                 self.wake_consumer(number);
             }
-            Request::Trim { below } => self.add_to(number, 10 * way, Event::Trim(below)),
+            Request::Trim { below } => self.send_trim(number, below),
             Request::Tail | Request::Read { .. } | Request::LastClaim => {
-                if self.members[number].cut_to_stream > self.real {
+                let is_lost = self.is_odd(2) && self.rng.coin();
+                if is_lost || self.members[number].cut_to_stream > self.real {
                     let nothing = nothing_for(&request);
                     return self.add_to(number, ANSWER_MS_MAX, Event::Answer(nothing));
                 }
-                self.add_to(number, way, Event::Ask(request));
+                let late = if self.is_odd(2) { self.rng.below(ANSWER_MS_MAX) } else { 0 };
+                self.add_to(number, way + late, Event::Ask(request));
             }
         }
+    }
+
+    /// Whether something unusual happens to a request, so many times less often than to an append.
+    fn is_odd(&mut self, less: u64) -> bool {
+        let odd = self.plan.odd_appends * less;
+        odd > 0 && self.rng.one_in(odd)
+    }
+
+    /// A trim is not answered. It can be lost, late or doubled, also after its leader was deposed.
+    fn send_trim(&mut self, number: usize, below: Seq) {
+        let way = 10 * self.way();
+        let cut = self.members[number].cut_to_stream.saturating_sub(self.real);
+        if self.plan.is_faulty && self.rng.one_in(4) || cut > 0 {
+            if self.rng.coin() {
+                let late = cut + self.rng.below(LATE_MS_MAX);
+                self.add_to(number, way + late, Event::Trim(below));
+            }
+            if cut > 0 || self.rng.coin() {
+                return;
+            }
+        }
+        self.add_to(number, way, Event::Trim(below));
     }
 
     /// Notes that the driver has an append. Returns whether it had it before.
@@ -59,6 +86,11 @@ impl Cluster {
 
     fn send(&mut self, number: usize, id: u64, append: Append) {
         self.add_to(number, ANSWER_MS_MAX, Event::TimeOut(id));
+        if let Some(process) = &mut self.members[number].process
+            && append.subject == Subject::Groups
+        {
+            process.sent = Some((id, append.clone()));
+        }
         let way = self.way();
         let cut = self.members[number].cut_to_stream.saturating_sub(self.real);
         if cut > 0 {
@@ -106,7 +138,7 @@ impl Cluster {
     ) -> Checked {
         let way = self.way();
         let stale = self.members[number].stale.filter(|(until, _)| *until > self.real);
-        let answer = if let Some((_, last)) = stale {
+        let answer = if let Some((_, (_, last))) = stale {
             // A server that is cut off proposes in vain.
             if append.expect.tail == last {
                 return Ok(());
@@ -125,10 +157,14 @@ impl Cluster {
                     return Ok(());
                 }
                 Fate::Plain | Fate::Silent | Fate::Undecided | Fate::Stray => {
+                    let claims = append.subject == Subject::Claims;
                     let verdict = self.stream.propose(append, fate != Fate::Undecided)?;
                     trace.note(format_args!("append {id} of node {number}: {fate:?} {verdict:?}"));
                     match verdict {
                         Verdict::Appended(seq) => {
+                            if claims {
+                                self.stray_after_claim(number);
+                            }
                             self.wake_consumers();
                             if fate == Fate::Silent {
                                 return Ok(());
@@ -153,25 +189,39 @@ impl Cluster {
         Ok(())
     }
 
+    /// What a former leader sent last can come into the stream directly after the claim of another
+    /// node, whatever its conditions. Then it looks like the next group.
+    fn stray_after_claim(&mut self, claimer: usize) {
+        for number in 0..self.members.len() {
+            let Some(process) = &self.members[number].process else { continue };
+            let (incarnation, sent) = (process.incarnation, process.sent.clone());
+            if let Some((id, append)) = sent.filter(|_| self.plan.strays && number != claimer)
+                && self.rng.coin()
+            {
+                let way = self.way();
+                self.add(way, number, incarnation, Event::Arrive { id, append, fate: Fate::Stray });
+            }
+        }
+    }
+
     /// A question reaches the stream.
     pub(super) fn ask(&mut self, number: usize, incarnation: Incarnation, request: &Request) {
         let way = self.way();
         let member = &self.members[number];
         let stale = member.stale.filter(|(until, _)| *until > self.real);
-        let last = stale.map_or(self.stream.last(), |(_, last)| last);
+        let view = stale.map_or(self.stream.view(), |(_, view)| view);
+        let (first, last) = view;
         let is_silent = self.leaderless > self.real && stale.is_none();
         let found = match request {
             _ if is_silent => None,
-            Request::Tail => {
-                Some(Answer::Tail { first: self.stream.first(), last, bytes: self.stream.bytes() })
-            }
+            Request::Tail => Some(Answer::Tail { first, last, bytes: self.stream.bytes() }),
             Request::Read { seq } => {
-                let bytes = self.stream.read(*seq).filter(|_| *seq <= last);
+                let bytes = self.stream.read_of(view, *seq);
                 bytes.map(|bytes| Answer::Read { seq: *seq, bytes })
             }
             _ => {
-                let seq = self.stream.last_claim(last);
-                self.stream.read(seq).map(|bytes| Answer::LastClaim { seq, bytes })
+                let seq = self.stream.last_claim_of(view);
+                self.stream.read_of(view, seq).map(|bytes| Answer::LastClaim { seq, bytes })
             }
         };
         let answer = found.unwrap_or_else(|| nothing_for(request));
@@ -237,9 +287,26 @@ impl Cluster {
         let Some(seq) = found else { return Ok(()) };
         let Some(bytes) = self.stream.read(seq) else { return Ok(()) };
         process.follows = Some(seq + 1);
+        let bytes = if self.sabotage == Sabotage::ReaderFenceOff {
+            as_of_now(&bytes, process.node.reader().epoch())
+        } else {
+            bytes
+        };
         self.input(trace, number, Input::Answer(Answer::Record { seq, bytes }))?;
         self.wake_consumer(number);
         Ok(())
+    }
+}
+
+/// A late group as if it belonged to this epoch: a sabotage of a reader.
+fn as_of_now(record: &Arc<[u8]>, epoch: replica::Epoch) -> Arc<[u8]> {
+    match Header::decode(record) {
+        Ok((mut header, body)) if header.kind == Kind::Group && header.epoch < epoch => {
+            header.epoch = epoch;
+            header.after = header.before.then(&header.link());
+            header.encode(body).into()
+        }
+        _ => record.clone(),
     }
 }
 

@@ -18,7 +18,8 @@ const GONE_MS: u64 = 100;
 /// The threads of a broker that serves nobody work after at most this time.
 const WORK_MS_MAX: u64 = 60;
 /// The kinds of facts that change jobs: PUT, UPDATE and FINISH.
-const CHANGES: [u8; 3] = [2, 3, 5];
+const CHANGES: [u8; 3] = [PUT, 3, 5];
+const PUT: u8 = 2;
 /// A group that cannot be applied now is tried again after this time.
 const RETRY_MS: u64 = 5;
 
@@ -27,12 +28,12 @@ impl Cluster {
 
     pub(super) fn start(&mut self, trace: &mut Trace, number: usize) -> Checked {
         let options = self.options_of(number);
+        let has_one_history = self.has_one_history();
         let member = &mut self.members[number];
         if member.process.is_some() || member.needs_copy {
             return Ok(());
         }
-        let is_flushed = self.sabotage != Sabotage::UnflushedStream;
-        let accepted = is_flushed.then(|| self.stream.accepted());
+        let accepted = has_one_history.then(|| self.stream.accepted());
         if !member.start(options, &self.plan, accepted, &mut self.rng, self.real)? {
             self.end(trace, number, CrashKind::PowerLoss);
             return Ok(());
@@ -41,7 +42,8 @@ impl Cluster {
         trace.note(format_args!("node {number} starts"));
         self.add_to(number, 1, Event::Work);
         self.add_to(number, REPORT_MS, Event::Report);
-        self.input(trace, number, Input::Guards(true))
+        self.judge_jobs(number)?;
+        self.check_servers(trace, number)
     }
 
     /// Ends the node's process. It starts again later.
@@ -89,6 +91,10 @@ impl Cluster {
                 process.groups.pop_front();
                 process.timed = shown;
                 let next_id = process.broker.next_number();
+                if self.sabotage == Sabotage::TimersOnFollower {
+                    self.fire_timers(number, at.time_ms)?;
+                }
+                self.judge_applied(number)?;
                 let input = Input::Applied { number: at.number, next_id };
                 let way = self.way();
                 self.add_to(number, way, Event::Apply);
@@ -101,6 +107,21 @@ impl Cluster {
             }
             Err(error) => Err(format!("node {number}: {error}")),
         }
+    }
+
+    /// Sabotage: all delayed jobs of a follower become ready.
+    fn fire_timers(&mut self, number: usize, time_ms: u64) -> Checked {
+        let group = self.stream.number();
+        self.pass_contents(number, group)?;
+        let Some(process) = &self.members[number].process else { return Ok(()) };
+        let mut turn = process.broker.turn(Millis(0));
+        let session = turn.open_session(0);
+        for id in self.members[number].contents.delayed_after(time_ms) {
+            // The group may not have the job yet.
+            let _ = turn.caller(session).kick_job(broker::JobId(id));
+        }
+        turn.close_session(session);
+        Ok(())
     }
 
     /// Passes the groups of a leader's broker to its node.
@@ -116,11 +137,12 @@ impl Cluster {
                 group.number,
                 group.body.len()
             ));
-            if matches!(self.sabotage, Sabotage::EarlyAcks | Sabotage::GateOff) {
+            if matches!(self.sabotage, Sabotage::HastyAcks | Sabotage::GateOff) {
                 process.broker.accept(group.number);
             }
             let released = process.broker.released();
             process.gathered.insert(group.number, (group.at(), released));
+            process.written.insert(group.number, group.at());
             self.input(trace, number, Input::Gathered(group))?;
         }
     }
@@ -131,7 +153,7 @@ impl Cluster {
         let after = self.rng.between(1, WORK_MS_MAX);
         self.add_to(number, after, Event::Work);
         // Sabotage: only the folder of the leader has the groups.
-        let is_idle = self.sabotage == Sabotage::TrimOne;
+        let is_idle = self.sabotage == Sabotage::TrimOne || self.members[number].slow > self.real;
         if self.serving == Some(number) || is_idle {
             return Ok(());
         }
@@ -157,7 +179,15 @@ impl Cluster {
         if self.lose_power_if_planned(trace, number) {
             return Ok(());
         }
+        let member = &self.members[number];
         match problem {
+            // A log without room tries again, unless it has failed for good.
+            Some(_) if member.full > self.real => {
+                if broker.failure().is_some() {
+                    self.end(trace, number, CrashKind::Killed);
+                }
+                Ok(())
+            }
             Some(problem) => Err(problem),
             None => self.note_durable(trace, number),
         }
@@ -214,24 +244,17 @@ impl Cluster {
     }
 
     /// Opens a copy of each folder. It must have what its node has.
-    pub(crate) fn check_folders(&self) -> Checked {
-        for (number, member) in self.members.iter().enumerate() {
-            let Some(process) = &member.process else { continue };
-            let disk = member.disk.fork();
-            disk.crash();
-            let options = broker::Options {
-                disk: std::sync::Arc::new(disk),
-                jobs_bytes_max: None,
-                ..self.options_of(number)
-            };
-            let (broker, _) = broker::Broker::open(options, Millis(0))
-                .map_err(|error| format!("the folder of node {number} is refused: {error}"))?;
-            let turn = broker.turn(Millis(0));
-            turn.check_invariants();
-            let totals = turn.totals();
+    pub(crate) fn check_folders(&mut self) -> Checked {
+        for number in 0..self.members.len() {
+            if self.members[number].process.is_none() {
+                continue;
+            }
+            let Some(broker) = self.judge_folder(number)? else { continue };
+            let served = self.process(number).and_then(|process| process.broker.stream());
+            let served = served.map(|stream| stream.at());
+            let totals = broker.turn(Millis(0)).totals();
             let jobs = totals.ready + totals.delayed + totals.buried;
             let found = broker.stream().map(|stream| stream.at());
-            let served = process.broker.stream().map(|stream| stream.at());
             if found != served || found.is_none_or(|at| at.jobs != jobs) {
                 return Err(format!(
                     "the folder of node {number} has {jobs} jobs at {found:?}, not {served:?}"
@@ -297,6 +320,24 @@ fn work_at_cold_jobs(broker: &broker::Broker, now: Millis) {
     while broker.cool_step(now) {}
 }
 
+/// Changes the last byte of the first put, which is mostly a byte of the body. The length stays the
+/// same, and so does the checksum that came with the group.
+fn with_other_body(mut group: SealedGroup) -> SealedGroup {
+    let facts = super::trouble::facts(&group.body);
+    if let Some(at) = facts.iter().position(|fact| is_put_with_body(fact)) {
+        let end: usize = facts[..=at].iter().map(|fact| fact.len()).sum();
+        group.body[end - 1] ^= 1;
+    }
+    group
+}
+
+/// Whether the fact is a PUT of one job without options, and with a body.
+fn is_put_with_body(fact: &[u8]) -> bool {
+    let n = u16::from_le_bytes([fact[2], fact[3]]);
+    let has_options = fact.get(8 + 38..8 + 40) != Some(&[0, 0]);
+    fact[0] == PUT && n == 1 && !has_options && fact.len() > 8 + 40
+}
+
 /// Changes a group before it is applied, if the run asks for it.
 fn sabotaged(group: &SealedGroup, sabotage: Sabotage) -> SealedGroup {
     let mut group = group.clone();
@@ -309,6 +350,7 @@ fn sabotaged(group: &SealedGroup, sabotage: Sabotage) -> SealedGroup {
             facts.swap(last - 1, last);
         }
         (Sabotage::SkippedFact, Some(last)) => drop(facts.remove(last)),
+        (Sabotage::OtherBodies, _) => return with_other_body(group),
         _ => return group,
     }
     group.body = facts.concat();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use replica::record::{Header, Kind};
 
-use super::{Cluster, NODES};
+use super::{Cluster, Event, NOBODY, NODES};
 use crate::machine::storage::CrashKind;
 use crate::trace::Trace;
 use crate::{Checked, Sabotage};
@@ -18,6 +18,8 @@ const LEADERLESS_MS_MAX: u64 = 9000;
 /// After this time, everything from the time of faults has happened: late appends have arrived after
 /// a cut, and all proposals are decided.
 const QUIET_MS: u64 = 2 * CUT_MS_MAX + 6000;
+/// A consumer that begins again delivers at most this many records a second time.
+const BACK_MAX: u64 = 30;
 /// A planned power failure happens at one of the next calls of the disk.
 const CALLS_AHEAD_MAX: u64 = 40;
 
@@ -26,17 +28,17 @@ impl Cluster {
     pub(crate) fn trouble(&mut self, trace: &mut Trace) -> Checked {
         let number = self.rng.index(NODES);
         let other = self.rng.index(NODES);
-        let kind = self.rng.below(12);
+        let kind = self.rng.below(20);
         let cut = self.real + self.rng.below(CUT_MS_MAX);
         trace.note(format_args!("trouble {kind} of nodes {number} and {other} until {cut}"));
-        let last = self.stream.last();
+        let (view, last) = (self.stream.view(), self.stream.last());
         let until = self.real + self.rng.below(STALE_MS_MAX);
         let member = &mut self.members[number];
         match kind {
             0 => member.cut_to_stream = cut,
             1 => member.cut_from_stream = cut,
             2 => (member.cut_to_stream, member.cut_from_stream) = (cut, cut),
-            3 => member.stale = Some((until, last)),
+            3 => member.stale = Some((until, view)),
             4 => member.silent = cut,
             5 => self.leaderless = self.real + self.rng.below(LEADERLESS_MS_MAX),
             6 => self.links_cut[number][other] = cut,
@@ -63,9 +65,52 @@ impl Cluster {
                 let call = member.disk.calls() + self.rng.between(1, CALLS_AHEAD_MAX);
                 member.disk.crash_at(call);
             }
+            12 => self.isolate(number, cut),
+            13 if self.rng.coin() => self.black_out(trace),
+            14 if self.plan.skewed => member.set_wall(&mut self.rng),
+            15 => member.slow = cut,
+            16 => self.unsafe_until = until,
+            17 => {
+                // The consumer begins again, a little earlier.
+                let back = self.rng.below(BACK_MAX);
+                if let Some(process) = &mut member.process {
+                    process.follows = process.follows.map(|seq| seq.saturating_sub(back).max(1));
+                }
+                self.wake_consumer(number);
+            }
+            19 if self.serving != Some(number) && member.process.is_some() => {
+                member.fill(until, &mut self.rng);
+                self.add(until - self.real, number, NOBODY, Event::Room);
+            }
+            18 => self.judge_folder(number).map(drop)?,
             _ => {}
         }
         Ok(())
+    }
+
+    /// Nothing gets from a node to the stream or to other nodes, or back.
+    fn isolate(&mut self, number: usize, until: u64) {
+        let member = &mut self.members[number];
+        (member.cut_to_stream, member.cut_from_stream) = (until, until);
+        for other in 0..NODES {
+            self.links_cut[number][other] = until;
+            self.links_cut[other][number] = until;
+        }
+    }
+
+    /// All nodes lose their power, and so do the servers of the stream. The node that serves loses it
+    /// at its next call of the disk.
+    fn black_out(&mut self, trace: &mut Trace) {
+        self.counts.blackouts += 1;
+        self.leaderless = self.real + self.rng.below(LEADERLESS_MS_MAX);
+        for number in 0..NODES {
+            if self.serving == Some(number) {
+                let disk = &self.members[number].disk;
+                disk.crash_at(disk.calls() + 1);
+            } else if self.members[number].process.is_some() {
+                self.end(trace, number, CrashKind::PowerLoss);
+            }
+        }
     }
 
     /// All faults end.
@@ -74,12 +119,15 @@ impl Cluster {
         self.plan.odd_appends = 0;
         self.quiet_at = self.real + QUIET_MS;
         self.leaderless = 0;
+        self.unsafe_until = 0;
         self.links_cut = [[0; NODES]; NODES];
         for member in &mut self.members {
             member.cut_to_stream = 0;
             member.cut_from_stream = 0;
             member.stale = None;
             member.silent = 0;
+            member.slow = 0;
+            member.has_room();
             member.disk.plan_nothing();
             if let Some(process) = &mut member.process {
                 process.paused = process.paused.min(self.real);
@@ -99,7 +147,7 @@ impl Cluster {
                 "only {holders} folders have group {gone} durably, and it is gone"
             ));
         }
-        if self.stream.read(self.stream.last_claim(u64::MAX)).is_none() {
+        if self.stream.read(self.stream.last_claim()).is_none() {
             return Err("the last claim is gone".into());
         }
         Ok(())
