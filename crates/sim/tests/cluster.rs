@@ -33,6 +33,14 @@ fn cluster_seeds_keep_every_promise() {
     assert!(judged.item_holds > SEEDS / 4, "{judged:?}");
 }
 
+/// These seeds have found mistakes. A change of the simulator gives a seed another run.
+#[test]
+fn seeds_that_failed_once_keep_every_promise() {
+    for seed in [118, 230, 9617, 300_486] {
+        run(seed, options(Sabotage::None)).unwrap_or_else(|broken| panic!("{broken}"));
+    }
+}
+
 #[test]
 fn the_same_seed_makes_the_same_run() {
     for seed in 0..10 {
@@ -69,16 +77,25 @@ fn replies_before_the_stream_are_noticed_when_they_leave() {
     assert_is_noticed(Sabotage::HastyAcks, &["before the stream has it", "but the stream has"]);
 }
 
+/// Only the oracle can see what is lost: jobs and items that were acknowledged, and the ends of others.
 #[test]
-fn a_lost_put_and_a_finished_job_that_returns_are_noticed_by_the_oracle() {
-    assert_is_noticed_as(Sabotage::EarlyAcks, "neither there nor ended");
-    assert_is_noticed_as(Sabotage::EarlyAcks, "was ended before");
-}
-
-#[test]
-fn lost_and_returning_items_are_noticed_by_the_oracle() {
-    assert_is_noticed_as(Sabotage::EarlyAcks, "was acknowledged and must be in");
-    assert_is_noticed_as(Sabotage::EarlyAcks, "was ended before: Item");
+fn what_replies_before_the_stream_lose_is_noticed_by_the_oracle() {
+    let mut words = vec![
+        "neither there nor ended",
+        "the job was ended before",
+        "was acknowledged and must be in",
+        "was ended before: Item",
+    ];
+    for seed in 0..3 * SABOTAGED_SEEDS {
+        if let Err(noticed) = run(seed, options(Sabotage::EarlyAcks)) {
+            assert!(noticed.problem.starts_with("oracle:"), "{noticed}");
+            words.retain(|word| !noticed.problem.contains(word));
+        }
+        if words.is_empty() {
+            return;
+        }
+    }
+    panic!("never noticed: {words:?}");
 }
 
 #[test]
