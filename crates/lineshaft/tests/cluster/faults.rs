@@ -184,7 +184,7 @@ fn nothing_acknowledged_is_lost_whatever_fails() {
     ledger.put_no_more();
     world.wait_until("everything is finished", DRAIN_MAX, |_| ledger.is_quiet(QUIET));
     eprintln!("{}; nodes ended {:?}", ledger.counts(), world.ends);
-    ledger.judge();
+    ledger.judge(100);
     world.check_folders();
     for (name, mut times) in stalls {
         times.sort_unstable();

@@ -61,8 +61,9 @@ impl Busy {
         world.sign_in();
         page.click("#actions summary");
         page.click("form[action$='/queues/mail%2Einvoices/kick'] button");
-        page.wait_for_text("#operations tbody tr:first-child .state", "");
+        wait::until("the operation is there", || page.count("#operations tbody .state") > 0);
         world.go("/connections");
+        wait::until("a connection is there", || page.count("#connections tbody a") > 0);
         let link = "return document.querySelector('#connections tbody a').getAttribute('href')";
         let connection = page.run(link, &[]).as_str().unwrap().replace("/console", "");
         let pages = [

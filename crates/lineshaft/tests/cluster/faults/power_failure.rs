@@ -14,7 +14,7 @@ use super::ledger::Ledger;
 use super::world::World;
 use super::{DRAIN_MAX, QUIET, RECOVERY_MAX, between, is_served};
 
-const ROUNDS_DEFAULT: u64 = 1;
+const ROUNDS_DEFAULT: u64 = 2;
 
 #[test]
 fn all_machines_lose_power_at_once() -> Result<()> {
@@ -33,7 +33,8 @@ fn all_machines_lose_power_at_once() -> Result<()> {
     let mut rng = Rng::new(seed);
     world.wait_until("the cluster is whole", RECOVERY_MAX, World::is_whole);
     let ledger = Ledger::start(&world.addresses());
-    for round in 1..=settings::rounds(ROUNDS_DEFAULT) {
+    let rounds = settings::rounds(ROUNDS_DEFAULT);
+    for round in 1..=rounds {
         let begun = ledger.acknowledged();
         world.wait_until("all protocols are served", RECOVERY_MAX, |_| is_served(&ledger, begun));
         world.go_on(between(&mut rng, 200, 2000));
@@ -61,7 +62,7 @@ fn all_machines_lose_power_at_once() -> Result<()> {
     }
     ledger.put_no_more();
     world.wait_until("everything is finished", DRAIN_MAX, |_| ledger.is_quiet(QUIET));
-    ledger.judge();
+    ledger.judge(20 * rounds as usize);
     world.check_folders();
     Ok(())
 }
