@@ -65,6 +65,14 @@ impl Engine {
         }
     }
 
+    /// Whether the policy `retries` applies to this job.
+    fn retries(&self, slot: JobSlot) -> bool {
+        let job = &self.jobs[slot];
+        let extension = self.queues[job.queue()].extension();
+        job.kind() != JobKind::Watched
+            && extension.is_some_and(|extension| extension.policy().retries.is_on)
+    }
+
     /// Counts a failed attempt, and decides whether the job is retried.
     fn judge(&mut self, slot: JobSlot, failure: Failure<'_>) -> Verdict {
         let job = &mut self.jobs[slot];
@@ -151,9 +159,9 @@ impl Engine {
     /// Either the job has used up its attempts, or it exists only for its watchers and has no
     /// watcher left.
     fn return_lost(&mut self, slot: JobSlot, return_order: ReturnOrder, effects: &mut Effects) {
-        let attempts_max = self.attempts_max;
         let job = &self.jobs[slot];
-        if attempts_max > 0 && job.is_submitted() && job.counters().failures >= attempts_max {
+        let is_limited = self.attempts_max > 0 && job.is_submitted() && !self.retries(slot);
+        if is_limited && job.counters().failures >= self.attempts_max {
             return self.end_job(slot, &News::Fail, effects);
         }
         if job.is_abandoned() {

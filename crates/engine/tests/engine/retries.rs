@@ -140,6 +140,20 @@ fn releases_and_disconnects_count_unless_the_policy_says_otherwise() {
 }
 
 #[test]
+fn gearmans_own_limit_ends_no_job_with_the_policy() {
+    let mut world = world(8, [Setting::RetryDisconnect(false)]);
+    world.engine.set_attempts_max(1);
+    let client = world.open();
+    let id = submit(&mut world, client, BACKGROUND);
+    for _ in 0..3 {
+        let worker = worker(&mut world);
+        assert_eq!(grabbed(&mut world, worker), Some(id));
+        world.close(worker);
+        assert_eq!(seen(&world, id), (State::Ready, 0, 0));
+    }
+}
+
+#[test]
 fn without_a_delay_a_job_is_ready_at_once_and_keeps_its_place() {
     let mut world = world(1, [Setting::RetryBackoff(Backoff::None)]);
     let (session, holder) = (world.open(), world.open());

@@ -64,7 +64,8 @@ impl Model {
     }
 
     fn end_attempt(&mut self, id: u64, verdict: Verdict, news: &News) {
-        let attempts_max = self.setting.attempts_max;
+        // Gearman's own limit is for jobs without the policy.
+        let attempts_max = if self.retries(id) { 0 } else { self.setting.attempts_max };
         let job = self.job_mut(id);
         let State::Leased(lease) = job.state else { panic!("no session holds job {id}") };
         job.counts.failures += 1;
