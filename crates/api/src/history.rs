@@ -109,6 +109,11 @@ impl Api {
         }
     }
 
+    /// The server ends: the leases of clients are no failed attempts.
+    pub fn stop(&self) {
+        self.setup.door.stop();
+    }
+
     /// Writes the history into its file, if it has one. Blocks the thread.
     pub fn save_history(&self) {
         let Some(path) = &self.setup.history_file else { return };

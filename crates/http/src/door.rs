@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::{
@@ -25,6 +26,8 @@ struct Inner {
     clock: Clock,
     inbox: Arc<Inbox>,
     mailbox: usize,
+    /// The server ends: see [`Door::stop`].
+    is_stopping: AtomicBool,
 }
 
 impl std::fmt::Debug for Door {
@@ -101,7 +104,14 @@ impl Door {
     pub fn open(broker: Broker, clock: Clock) -> Door {
         let inbox = Arc::new(Inbox::default());
         let mailbox = broker.add_quiet_mailbox(inbox.clone());
-        Door { inner: Arc::new(Inner { broker, clock, inbox, mailbox }) }
+        let is_stopping = AtomicBool::new(false);
+        Door { inner: Arc::new(Inner { broker, clock, inbox, mailbox, is_stopping }) }
+    }
+
+    /// The server ends. Sessions that are dropped from now on keep their jobs, like those of other
+    /// clients: the next start makes these jobs ready, and their attempts have not failed.
+    pub fn stop(&self) {
+        self.inner.is_stopping.store(true, Ordering::Release);
     }
 
     /// The broker, for what needs no turn.
@@ -244,6 +254,9 @@ impl DoorSession {
 
 impl Drop for DoorSession {
     fn drop(&mut self) {
+        if self.door.inner.is_stopping.load(Ordering::Acquire) {
+            return;
+        }
         self.door.turn().close_session(self.id);
         self.door.inner.inbox.events().remove(&self.id);
     }
@@ -353,6 +366,19 @@ mod tests {
         drop(event);
         drop(taker);
         assert_eq!(state(), State::Ready);
+    }
+
+    #[test]
+    fn the_end_of_the_server_ends_no_lease() {
+        let door = open(&log::FaultDisk::new(1, 64 << 20));
+        let session = door.session(SessionKind::Taker);
+        let id = put(&door, &session).value;
+        let take = door.turn().caller(session.id()).take(Patience::None);
+        assert!(matches!(take.value, Take::Granted(_)), "{take:?}");
+        door.stop();
+        drop(session);
+        let facts = door.turn().job_status(id).value.expect("it exists").facts;
+        assert_eq!(facts.state, State::Leased);
     }
 
     #[test]

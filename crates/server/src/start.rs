@@ -300,7 +300,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         api.save_history();
     }
     // The sites must not use the broker after its end. The API has a session for each lease of an
-    // HTTP client, and its end is a request.
+    // HTTP client.
+    api.stop();
     drop((web, api, traces));
     drop(starting);
     end(ended, others, &inboxes, &broker, clock, node.as_ref().map(|(node, _)| node))
