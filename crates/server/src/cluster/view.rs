@@ -6,6 +6,7 @@ use api::types;
 use nats::guard::{Found, Needed};
 use nats::hints::{Role, Seen};
 use replica::Seq;
+use replica::node::GUARDS_AGE_MAX_MS;
 
 use crate::cluster::status::Status;
 use crate::config::Cluster;
@@ -71,7 +72,8 @@ pub(crate) fn shown(settings: &Cluster, stream: &str, status: &Status) -> types:
         }),
         nats: view.found.as_ref().map_or_else(Vec::new, |(found, _)| shown_servers(found)),
         check: view.found.as_ref().map(|(found, at)| types::ClusterCheck {
-            safe: found.is_safe(),
+            // A node does not begin to lead after a check that is older.
+            safe: found.is_safe() && at.elapsed() <= Duration::from_millis(GUARDS_AGE_MAX_MS),
             age_ms: at.elapsed().as_millis() as u64,
             problems: problems(found),
         }),

@@ -37,6 +37,8 @@ const LEADER_AFTER: Duration = Duration::from_secs(4);
 const FAILED_FOR: Duration = Duration::from_secs(10);
 /// Time before the next attempt, if no other node failed.
 const RETRY: Duration = Duration::from_secs(2);
+/// The same if the disk is full, or fails. Each attempt reads again what is there already.
+const RETRY_DISK: Duration = Duration::from_mins(1);
 /// Time between two messages about the progress, and about waits.
 const MESSAGE_PERIOD: Duration = Duration::from_secs(5);
 /// Time between two updates of the status.
@@ -127,6 +129,8 @@ impl Fetch {
                     }
                     if error.is_of_sender() {
                         failed.insert(node, Instant::now());
+                    } else if error.is_of_disk() {
+                        sleep(RETRY_DISK).await;
                     } else {
                         sleep(RETRY).await;
                     }
@@ -182,6 +186,11 @@ impl ReceiveError {
             | ReceiveError::Wrong(_) => true,
             ReceiveError::Busy | ReceiveError::NoRoom { .. } | ReceiveError::Disk(_) => false,
         }
+    }
+
+    /// Whether the disk of this node is the reason.
+    fn is_of_disk(&self) -> bool {
+        matches!(self, ReceiveError::NoRoom { .. } | ReceiveError::Disk(_))
     }
 }
 

@@ -140,7 +140,13 @@ async fn begin(
             begun = &mut beginning => {
                 return begun.map_err(io::Error::other)?.map_err(ReceiveError::Disk);
             }
-            () = sleep(WAIT_PERIOD) => write_line(link, Wish::Wait.encode()).await?,
+            () = sleep(WAIT_PERIOD) => {
+                if let Err(error) = write_line(link, Wish::Wait.encode()).await {
+                    // The check goes on in its thread. It must not meet the next attempt.
+                    let _ = beginning.await;
+                    return Err(error.into());
+                }
+            }
         }
     }
 }

@@ -55,7 +55,7 @@ impl Sending {
         };
         // What is durable before the point is known is in the copy.
         let group = stream.durable();
-        let point = durable_point(&hold).await?;
+        let point = timeout(SILENCE_MAX, durable_point(&hold)).await??;
         let source = Source { disk: self.disk.clone(), point, group, lineage };
         let ended = source.send(link, self.bytes_per_s, &|| still_held(&hold)).await;
         match &ended {
