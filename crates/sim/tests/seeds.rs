@@ -8,7 +8,7 @@ use lineshaft_sim::{Options, Sabotage, run, run_many};
 const FIXED_SEEDS: u64 = 4_000;
 
 /// The number of new seeds in every run.
-const FRESH_SEEDS: u64 = 2000;
+const FRESH_SEEDS: u64 = 500;
 
 /// Each kind of sabotage must be noticed within this number of runs.
 const SABOTAGED_SEEDS: u64 = 10_000;
