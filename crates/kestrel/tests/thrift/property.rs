@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use testkit::dialect::fragments::check_corpus;
+use testkit::dialect::fragments::{SWITCH, check_corpus};
 use testkit::dialect::scripts::{noise, script};
 
 use crate::fragments::{check_cold_script, check_script};
@@ -87,6 +87,21 @@ proptest! {
     ) {
         check_cold_script(&script);
     }
+}
+
+/// After the first item, the call waits for the load of the next one, and finds that it has expired.
+#[test]
+fn a_get_ends_behind_a_cold_item_that_has_expired() {
+    let queue = || (1, Value::Bytes("r".into()));
+    let put = |expiry_ms| {
+        let item = (2, Value::Strings(vec![b"an item".to_vec()]));
+        message(STYLES[0], CALL, "put", 7, &[queue(), item, (3, Value::I32(expiry_ms))])
+    };
+    let numbers = [(2, Value::I32(-1)), (3, Value::I32(-1)), (4, Value::I32(1_000))];
+    let get = message(STYLES[0], CALL, "get", 8, &[vec![queue()], numbers.to_vec()].concat());
+    // An action between two calls makes two blocks of their items.
+    let pause = vec![SWITCH, 0];
+    check_cold_script(&[vec![0], put(100), pause.clone(), put(1), pause, get].concat());
 }
 
 /// The corpus of the fuzz target. The fuzz target calls the same function as this test; see
