@@ -289,6 +289,6 @@ fn start(
     log.commit_and_sync(now_ms)?;
     log.segments.name_first()?;
     log.raise_id_limit(id_limit);
-    log.allocate_reserve();
+    log.allocate_reserve()?;
     Ok(log)
 }

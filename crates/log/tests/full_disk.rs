@@ -286,6 +286,23 @@ fn a_file_for_a_large_job_alone_does_not_set_it_either() {
 }
 
 #[test]
+fn a_start_removes_the_files_that_a_killed_process_had_prepared_for_nothing() {
+    let disk = FaultDisk::new(1, 64 * SEGMENT);
+    let (log, _) = small(&disk, 1);
+    log.prepare_step().unwrap();
+    let reserve = log.usage().ahead_bytes;
+    drop(log);
+    for number in 90..100 {
+        disk.set_bytes(&format!("blank-{number}"), vec![0; SEGMENT as usize]);
+    }
+    disk.crash();
+    let (log, _) = small(&disk, 1);
+    assert!(log.usage().ahead_bytes >= reserve, "{:?}", log.usage());
+    assert!(log.usage().ahead_bytes <= reserve + SEGMENT, "{:?}", log.usage());
+    assert!(disk.used() <= reserve + 3 * SEGMENT, "{:?}", disk.names());
+}
+
+#[test]
 fn reclaim_rests_when_it_has_nothing_to_gain() {
     // With these sizes, segments have unused bytes at their ends. Copies cannot free these bytes.
     for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {

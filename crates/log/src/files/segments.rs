@@ -442,6 +442,21 @@ impl Segments {
         self.fill_reserve(&mut self.state(), ahead_bytes);
     }
 
+    /// Removes the prepared files that a log with this reserve does not need, but for one. A killed
+    /// process leaves such files if it had many entries in memory.
+    pub(crate) fn remove_surplus(&self, ahead_bytes: u64) -> Result<(), Failure> {
+        let mut state = self.state();
+        while ahead_of(&state) >= ahead_bytes + 2 * self.segment_bytes {
+            // Keep the files that need no zeros.
+            let blank = state.spares.iter().rposition(|spare| spare.blank);
+            let Some(index) = blank.or(state.spares.len().checked_sub(1)) else { break };
+            let Spare { name, .. } = state.spares.remove(index);
+            self.disk.remove(&name).map_err(|error| Failure::new("remove", &name, error))?;
+        }
+        self.publish(&state);
+        Ok(())
+    }
+
     fn fill_reserve(&self, state: &mut State, ahead_bytes: u64) {
         let mut short = false;
         while ahead_of(state) < ahead_bytes {

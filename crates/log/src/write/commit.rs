@@ -306,10 +306,12 @@ impl Log {
         Ok(())
     }
 
-    /// Allocates the reserve, but does not prepare the next segment. So this function is quick
-    /// enough for a start.
-    pub(crate) fn allocate_reserve(&self) {
-        self.segments.allocate_ahead(self.ahead_wanted());
+    /// Brings the reserve to its size, but does not prepare the next segment. So this function is
+    /// quick enough for a start.
+    pub(crate) fn allocate_reserve(&self) -> Result<(), Failure> {
+        let wanted = self.ahead_wanted();
+        self.segments.allocate_ahead(wanted);
+        self.segments.remove_surplus(wanted)
     }
 
     /// Whether the helper has work now.
