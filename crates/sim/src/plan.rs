@@ -285,6 +285,11 @@ impl Plan {
         if is_followed {
             self.weights.moves = *rng.pick(&[0, 0, 8, 25]);
         }
+        if self.weights.moves > 0 && self.must_not_be_short() {
+            // The broker does not hold an operator back. Small segments can be full after a move,
+            // and then the log refuses the puts of clients.
+            self.segment_bytes = &[SEGMENT_BYTES_MAX];
+        }
     }
 
     fn unmodelled(self, rng: &mut Rng) -> Self {

@@ -231,7 +231,13 @@ impl World {
         turn.begin_slice();
         let done = act(self, &mut turn)?;
         if self.loads_at_once() {
-            turn.load_now();
+            // The broker does not load a cold head to put a job, so it could not remove the head if
+            // that had expired. The model could. Now both do what is due.
+            self.model.advance(self.now);
+            turn.catch_up();
+            while turn.load_now() {
+                turn.catch_up();
+            }
         }
         // As in `call`: a timer, too, can move a job when no segment is ready for the entry.
         if broker.congested() && !self.plan.must_not_be_short() {

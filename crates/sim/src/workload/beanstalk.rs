@@ -120,7 +120,7 @@ pub(super) fn read_reply(reply: &[u8]) -> (Option<u64>, bool) {
 }
 
 /// Writes up to 400 times the same command.
-pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
+pub(super) fn crowd(plan: &Plan, bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
     let count = rng.between(1, 400);
     match rng.below(6) {
         // The delay is the longest possible delay, so that the jobs do not all become ready at one
@@ -132,6 +132,11 @@ pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
             for id in held.split_off(held.len().saturating_sub(count as usize)) {
                 bytes.extend(format!("bury {id} 5\r\n").as_bytes());
             }
+        }
+        // The model cannot compute how many slices a kick needs that waits for cold jobs. So with a
+        // model, such a kick is at most one slice long.
+        _ if plan.jobs_bytes_max.is_some() && plan.unmodelled.is_none() => {
+            bytes.extend(b"kick 1000\r\n");
         }
         _ => bytes.extend(b"kick 100000\r\n"),
     }

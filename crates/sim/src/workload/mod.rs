@@ -165,7 +165,9 @@ impl Client {
             let is_garbage = plan.garbage && rng.one_in(25);
             let held = &mut self.held;
             match &self.kind {
-                ClientKind::Beanstalk(_) if in_crowd => beanstalk::crowd(&mut bytes, held, rng),
+                ClientKind::Beanstalk(_) if in_crowd => {
+                    beanstalk::crowd(plan, &mut bytes, held, rng);
+                }
                 ClientKind::Gearman(_) if in_crowd => gearman::crowd(&mut bytes, held, rng),
                 ClientKind::Beanstalk(_) if is_garbage => beanstalk::garbage(&mut bytes, rng),
                 ClientKind::Gearman(_) if is_garbage => gearman::garbage(&mut bytes, rng),

@@ -122,6 +122,10 @@ impl Items {
         if delivery.arrival.waited || !self.alone || !matches!(item.put, Put::Stored(_)) {
             return Ok(());
         }
+        if self.rule_history.ever_retries() {
+            // The age of an item that waited for a retry begins at the end of that wait.
+            return Ok(());
+        }
         let rules = self.rule_history.certain_rules_of(delivery.queue);
         let Some(age_max) = rules.and_then(|rules| rules.age_max_ms) else { return Ok(()) };
         if delivery.now > item.stored_at + age_max {

@@ -219,6 +219,10 @@ fn an_item_is_not_older_than_its_queue_allows() {
     let setting = || Setting::AgeMax(Some(500));
     assert_broken_in(under(setting()), &[PUT, take(511)], "older than 500 ms");
     judge(&mut under(setting()), &[PUT, take(510)]).expect("it is young enough");
+    let mut retries = watching();
+    let settings = [setting(), Setting::Retries(true)];
+    retries.policies_changed(&Rules(vec![Rule::new(["q"], settings)]));
+    judge(&mut retries, &[PUT, OPEN, ABORT, take(900)]).expect("it waited for its retry");
 }
 
 #[test]
