@@ -279,12 +279,11 @@ impl LogContents {
         self.rules.resolve(name.as_bytes(), parent)
     }
 
-    /// Copies the facts that this state lacks from the recovered state `found`.
-    pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
-        // Reclaim's copy of a leased job does not contain the moment when the job became ready
-        // (`since`). So at the start, the process counts the age of such a job from the put, and
-        // may end the job because of its age. If the process has ended a job that is too old by
-        // this count, use the same count here: remove the moment.
+    /// Reclaim's copy of a leased job does not contain the moment when the job became ready
+    /// (`since`). So at the start, the process counts the age of such a job from the put, and may
+    /// end the job because of its age. This function uses the same count for the jobs that are too
+    /// old by it, and are not in the recovered state `found`.
+    pub(super) fn count_from_puts(&mut self, found: &Self, now: u64) {
         let is_gone = |id: &u64, image: &StoredJob| {
             !found.jobs.contains_key(id) && self.has_expired(image, now)
         };
@@ -293,6 +292,10 @@ impl LogContents {
         for id in gone {
             self.jobs.get_mut(&id).expect("it was just there").since = 0;
         }
+    }
+
+    /// Copies the facts that this state lacks from the recovered state `found`.
+    pub(super) fn meet(&mut self, found: &Self, is_short: bool) {
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
                 // Keep the state, because the process may have made a due job ready only after its

@@ -79,29 +79,55 @@ impl Model {
     /// result.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
-            // If a job was already due, its entry in the log is the put or a later copy by reclaim.
-            // A put restores the job as delayed, and a copy restores the job as ready.
-            let mut begun = self.begun(log_contents, found, now);
-            let due = begun.log_contents.due_at(now);
-            let mut outcome = begun.leads_to(found, now, &self.setting);
-            for choice in 1..1_u32 << due.len().min(DUE_JOBS_MAX) {
-                if outcome.is_ok() {
-                    break;
-                }
-                // The jobs from index `DUE_JOBS_MAX - 1` on are all ready or all delayed.
-                let is_chosen = |at: usize| choice >> at.min(DUE_JOBS_MAX - 1) & 1 == 1;
-                let chosen = due.iter().enumerate().filter(|(at, _)| is_chosen(*at));
-                begun.ready = chosen.map(|(_, id)| *id).collect();
-                outcome = begun.leads_to(found, now, &self.setting);
-            }
-            outcome.map(|()| (end, begun))
+            // It is not known whether the log has the moments when jobs became ready. They decide
+            // whether a job has expired, and which queue expires its jobs first.
+            self.explain_with(log_contents, found, now, true)
+                .or_else(|_| self.explain_with(log_contents, found, now, false))
+                .map(|begun| (end, begun))
         })
     }
 
-    /// The state with which a new process began, before any job expired.
-    fn begun(&self, log_contents: &LogContents, found: &Recovered, now: u64) -> Recovered {
+    /// Checks that a process that began with this state leads to the recovered state. Returns the
+    /// state with which it began.
+    fn explain_with(
+        &self,
+        log_contents: &LogContents,
+        found: &Recovered,
+        now: u64,
+        from_puts: bool,
+    ) -> Result<Recovered, String> {
+        // If a job was already due, its entry in the log is the put or a later copy by reclaim.
+        // A put restores the job as delayed, and a copy restores the job as ready.
+        let mut begun = self.begun(log_contents, found, now, from_puts);
+        let due = begun.log_contents.due_at(now);
+        let mut outcome = begun.leads_to(found, now, &self.setting);
+        for choice in 1..1_u32 << due.len().min(DUE_JOBS_MAX) {
+            if outcome.is_ok() {
+                break;
+            }
+            // The jobs from index `DUE_JOBS_MAX - 1` on are all ready or all delayed.
+            let is_chosen = |at: usize| choice >> at.min(DUE_JOBS_MAX - 1) & 1 == 1;
+            let chosen = due.iter().enumerate().filter(|(at, _)| is_chosen(*at));
+            begun.ready = chosen.map(|(_, id)| *id).collect();
+            outcome = begun.leads_to(found, now, &self.setting);
+        }
+        outcome.map(|()| begun)
+    }
+
+    /// The state with which a new process began, before any job expired. `from_puts`: see
+    /// [`LogContents::count_from_puts`].
+    fn begun(
+        &self,
+        log_contents: &LogContents,
+        found: &Recovered,
+        now: u64,
+        from_puts: bool,
+    ) -> Recovered {
         let mut log_contents = log_contents.clone();
-        log_contents.meet(&found.log_contents, now, self.history.counts_may_be_missing);
+        if from_puts {
+            log_contents.count_from_puts(&found.log_contents, now);
+        }
+        log_contents.meet(&found.log_contents, self.history.counts_may_be_missing);
         let newest = log_contents.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
         let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
         Recovered { log_contents, next_id, ..found.clone() }
