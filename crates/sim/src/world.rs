@@ -221,6 +221,10 @@ impl World {
         let mut turn = broker.turn(Millis(self.sabotaged_now()));
         if self.is_modelled() {
             self.model.advance(self.now);
+            if !self.model.has_chores() {
+                // The model has done all due work, and not only one slice of it.
+                turn.catch_up();
+            }
         }
         if self.loads_at_once() {
             // The model has done all due work. Some of it can need loads.
