@@ -35,9 +35,9 @@ use axum::routing::{get, post};
 /// All paths of the console begin with this.
 pub const PREFIX: &str = "/console";
 
-/// The router of the console. The caller must nest it under [`PREFIX`].
+/// The router of the console. All its paths begin with [`PREFIX`].
 pub fn router(api: Api) -> Router {
-    Router::new()
+    let pages = Router::new()
         .route("/", get(pages::overview::page))
         .route("/queues", get(pages::queues::page))
         .route("/queues/{queue}", get(pages::queue::page))
@@ -73,5 +73,7 @@ pub fn router(api: Api) -> Router {
         .fallback(page::not_found)
         .method_not_allowed_fallback(page::no_method)
         .layer(from_fn_with_state(api.clone(), guard::guard))
-        .with_state(api)
+        .with_state(api);
+    let with_slash = format!("{PREFIX}/");
+    Router::new().nest(PREFIX, pages).route(&with_slash, get(async || page::see_other(PREFIX)))
 }

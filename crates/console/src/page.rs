@@ -322,6 +322,11 @@ pub(crate) async fn no_method() -> Failed {
     Problem::new(ProblemKind::MethodNotAllowed, "this page has no such form").into()
 }
 
-pub(crate) async fn not_found() -> Failed {
-    Problem::new(ProblemKind::NotFound, "the console has no such page").into()
+pub(crate) async fn not_found(uri: Uri) -> Response {
+    // People type a slash at the end of an address. No page has one.
+    if let Some(path) = uri.path().strip_suffix('/') {
+        return see_other(&format!("{}{path}", crate::PREFIX));
+    }
+    let problem = Problem::new(ProblemKind::NotFound, "the console has no such page");
+    Failed::from(problem).into_response()
 }

@@ -77,7 +77,7 @@ impl World {
             history_file: None,
         });
         let router = Router::new()
-            .nest(console::PREFIX, console::router(api.clone()))
+            .merge(console::router(api.clone()))
             .nest(api::PREFIX, api::router(api.clone()));
         World { broker, api, site: Site::new(router) }
     }
@@ -593,6 +593,10 @@ fn what_does_not_exist_is_said_in_words() {
         let shown = world.show(path);
         assert_eq!(shown.status, status, "{path}");
         assert!(shown.text.contains(words), "{path}: {}", shown.text);
+    }
+    for (path, page) in [("/", "/console"), ("/queues/", "/console/queues")] {
+        let shown = world.show(path);
+        assert_eq!((shown.status, &shown.headers["location"]), (303, &page.parse().unwrap()));
     }
     let found = world.show("/jobs?id=12");
     assert_eq!(

@@ -128,7 +128,7 @@ pub(crate) fn overview(
         MetricsAccess::Off => router,
     };
     if config.http.console {
-        router = router.nest(console::PREFIX, console::router(api.clone()));
+        router = router.merge(console::router(api.clone()));
     }
     let ticking = api.clone();
     let site = Site::new(router).with_tick(move || ticking.tick());
