@@ -211,6 +211,12 @@ impl Node {
                 Outcome::Open => (),
                 Outcome::Landed => return self.landed(now_ms, out),
                 Outcome::Other(bytes) => return self.other(now_ms, &bytes, out),
+                Outcome::Trimmed => {
+                    self.take_append();
+                    if self.leads() {
+                        return self.end(End::Overtaken, out);
+                    }
+                }
                 Outcome::Misplaced { seq, expected } => {
                     return self.fail(Fault::Misplaced { seq, expected }, out);
                 }

@@ -47,6 +47,9 @@ pub(super) enum Outcome {
     Landed,
     /// It is not in the stream, and will not be: this record has its place.
     Other(Arc<[u8]>),
+    /// The stream has been trimmed beyond its place. Only a later leader does that, so the append no
+    /// longer matters.
+    Trimmed,
     /// The stream ignored the conditions.
     Misplaced { seq: Seq, expected: Seq },
 }
@@ -132,6 +135,9 @@ impl Append {
             Answer::Busy { id } if *id == self.id => {
                 counts.busy += 1;
                 self.wait(now_ms);
+            }
+            Answer::Tail { first, .. } if self.phase == Phase::Settle && *first > self.place() => {
+                return Outcome::Trimmed;
             }
             Answer::Tail { last, .. } if self.phase == Phase::Settle => {
                 if *last > self.expect.tail {

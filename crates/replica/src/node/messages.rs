@@ -236,6 +236,9 @@ pub enum Act {
 pub enum End {
     /// Another node has claimed.
     Deposed(NodeId),
+    /// Another node has claimed and trimmed the stream, before this former leader could see the
+    /// claim.
+    Overtaken,
     /// The resignation is in the stream.
     Resigned,
     /// A claim that this node had given up came into the stream nevertheless.

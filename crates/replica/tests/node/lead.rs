@@ -1,5 +1,7 @@
 //! How appends of a leader end: one test for each situation.
 
+use std::sync::Arc;
+
 use replica::claim::{Claim, Resignation};
 use replica::node::{Act, Answer, End, Fault, Input, Setting, Subject};
 use replica::record::{Header, Kind, PART_BYTES_MAX};
@@ -100,6 +102,23 @@ fn nothing_else_is_sent_while_the_stream_is_away() {
     rig.land();
     rig.land();
     assert_eq!(rig.node.reader().at().number, 2);
+}
+
+#[test]
+fn a_leader_that_was_cut_off_until_the_stream_was_trimmed_ends() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    rig.end(unknown);
+    rig.mood = Mood::Silent;
+    // Another node claims, appends and trims. Only its last records are left.
+    rig.first = 20;
+    rig.stream = vec![Arc::from(&b"a later record"[..])];
+    rig.pass(3 * LEASE_MS);
+    assert!(rig.acts.is_empty(), "nothing is known yet");
+    rig.mood = Mood::Right;
+    rig.pass(300);
+    assert_eq!(rig.acts.last(), Some(&Act::End(End::Overtaken)));
+    assert!(!rig.node.leads());
 }
 
 #[test]

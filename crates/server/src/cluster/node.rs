@@ -350,6 +350,10 @@ impl Runner {
                 }
             }
             Act::End(End::Deposed(node)) => self.end(ClusterFailure::Deposed(self.name_of(node))),
+            Act::End(End::Overtaken) => {
+                let unknown = "whose claim the stream no longer has".to_owned();
+                self.end(ClusterFailure::Deposed(unknown));
+            }
             Act::End(End::LateClaim) => {
                 let own = "whose claim came late: this one".to_owned();
                 self.end(ClusterFailure::Deposed(own));

@@ -379,7 +379,8 @@ impl Cluster {
             Act::End(end) => {
                 trace.note(format_args!("node {number} ends: {end:?}"));
                 let led = process.claimed.is_some();
-                self.counts.deposed += u64::from(led && matches!(end, End::Deposed(_)));
+                self.counts.deposed +=
+                    u64::from(led && matches!(end, End::Deposed(_) | End::Overtaken));
                 self.counts.resigned += u64::from(end == End::Resigned);
                 process.end = Some(end);
                 if self.serving != Some(number) {
