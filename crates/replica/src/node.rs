@@ -73,6 +73,8 @@ pub struct Node {
     applied: u64,
     next_id: u64,
     durable: u64,
+    /// Since when groups wait for the folder, and none has become durable.
+    waits_since_ms: Option<u64>,
     safe_ms: Option<u64>,
     marks: Marks,
     folders: Folders,
@@ -103,6 +105,7 @@ impl Node {
             applied: at.number,
             next_id,
             durable: at.number,
+            waits_since_ms: None,
             safe_ms: None,
             marks: Marks::new(setting.max_bytes),
             folders: Folders::default(),
@@ -120,7 +123,12 @@ impl Node {
                 self.applied = number;
                 self.next_id = next_id;
             }
-            Input::Durable(number) => self.durable = number,
+            Input::Durable(number) => {
+                if number != self.durable {
+                    self.waits_since_ms = None;
+                }
+                self.durable = number;
+            }
             Input::Guards(is_safe) => self.safe_ms = is_safe.then_some(now_ms),
             Input::Gathered(group) => self.gathered(now_ms, group),
             Input::LeaderGone(incarnation) => self.leader_gone(incarnation),
@@ -176,6 +184,7 @@ impl Node {
 
     /// What can be done without a further input.
     fn go_on(&mut self, now_ms: u64, out: &mut Vec<Output>) {
+        self.watch_folder(now_ms);
         let settle = self.append.as_mut().is_some_and(|append| append.go_on(now_ms, out));
         let asks = match &self.role {
             Role::Search(search) => search.asks_tail(),
@@ -194,6 +203,22 @@ impl Node {
             Role::Follow(_) => self.claim_if_due(now_ms, out),
             Role::Lead(_) => self.append_next(now_ms, out),
         }
+    }
+
+    fn watch_folder(&mut self, now_ms: u64) {
+        let number = if self.leads() { self.reader.at().number } else { self.applied };
+        if self.durable >= number {
+            self.waits_since_ms = None;
+        } else {
+            self.waits_since_ms.get_or_insert(now_ms);
+        }
+    }
+
+    /// Whether the folder of this node hangs. Such a node does not begin to lead.
+    #[must_use]
+    pub fn folder_hangs(&self, now_ms: u64) -> bool {
+        let limit_ms = self.setting.folder_ms;
+        self.waits_since_ms.is_some_and(|since_ms| now_ms >= since_ms + limit_ms)
     }
 
     fn answer(&mut self, now_ms: u64, answer: Answer, out: &mut Vec<Output>) {

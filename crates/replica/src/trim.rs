@@ -117,6 +117,12 @@ impl Folders {
         self.nodes.get(&node).filter(|folder| folder.counts(epoch)).map(|folder| folder.report)
     }
 
+    /// Whether a live follower has more than this on disk.
+    pub(crate) fn has_more_durable(&self, epoch: Epoch, durable: u64) -> bool {
+        let mut live = self.nodes.values().filter(|node| node.counts(epoch));
+        live.any(|node| node.report.durable > durable)
+    }
+
     /// The highest number that is durable in two folders.
     fn durable_twice(&self, epoch: Epoch, own: u64) -> u64 {
         let live = self.nodes.values().filter(|node| node.counts(epoch));

@@ -127,6 +127,7 @@ fn start(number: usize, folder: At, incarnation: u64) -> Process {
         // So the nodes never act because of the time.
         lease_ms: 1 << 40,
         jitter_ms: 0,
+        folder_ms: 10_000,
         // So every trim is worth it.
         keep_bytes: 0,
         max_bytes: 1,
@@ -237,7 +238,7 @@ impl State {
             Act::End(_) => self.processes[who].has_ended = true,
             Act::Fault(_) | Act::Fetch => self.has_failed = true,
             Act::Follows(..) | Act::MayAnswerUntil(_) => (),
-            Act::Cut => unreachable!("the stream is too small"),
+            Act::Cut | Act::Yield => unreachable!("the stream is too small, and the folders work"),
         }
     }
 

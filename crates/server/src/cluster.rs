@@ -60,6 +60,15 @@ pub enum ClusterFailure {
         "the lead is handed over to node {0}; this process ends, and follows after its next start"
     )]
     HandedOver(String),
+    /// The operator wants another node to lead, but the stream did not take the resignation.
+    #[error(
+        "node {0} was to lead, but the stream did not answer: this process ends without a resignation, and follows \
+         after its next start"
+    )]
+    Unresigned(String),
+    /// The folder hangs, and another node leads instead.
+    #[error("the data folder hangs; this process ends, and another node leads")]
+    FolderHangs,
     /// A copy of another node's folder is here. Only a start can adopt it.
     #[error(
         "this node has a whole copy of the folder of node {0}; this process ends, and follows from there after \
@@ -82,11 +91,22 @@ pub enum ClusterFailure {
 }
 
 impl ClusterFailure {
+    /// The end of a leader that was to hand its lead over to the node with this name.
+    pub(crate) fn after_order(name: String, has_resigned: bool) -> ClusterFailure {
+        if has_resigned {
+            ClusterFailure::HandedOver(name)
+        } else {
+            ClusterFailure::Unresigned(name)
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             ClusterFailure::Stream(_) => exit::BAD_CONFIGURATION,
             ClusterFailure::Deposed(_)
             | ClusterFailure::HandedOver(_)
+            | ClusterFailure::Unresigned(_)
+            | ClusterFailure::FolderHangs
             | ClusterFailure::Copied(_) => exit::NOT_LEADER,
             ClusterFailure::Fetch(_) => exit::SYSTEM,
             ClusterFailure::Fault(_) | ClusterFailure::Apply(_) | ClusterFailure::Ids(_) => {

@@ -23,7 +23,7 @@ use crate::cluster::join::{Joined, join};
 use crate::cluster::keys::Keys;
 use crate::cluster::node::NodeThread;
 use crate::cluster::peers::{Entrance, Peers};
-use crate::cluster::status::Status;
+use crate::cluster::status::{Leaving, Status};
 use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
 use crate::config::sources::Sources;
@@ -212,9 +212,16 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         let early = clock.moved(-opened_ms);
         let keys = Keys::load(&config.cluster)?;
         let with = (keys.clone(), config.data.dir.clone());
-        let mut thread =
-            NodeThread::spawn(&config.cluster, joined, broker.clone(), early, status.clone(), with)
-                .map_err(failed("start a thread"))?;
+        let mut thread = NodeThread::spawn(
+            &config.cluster,
+            config.data.sync,
+            joined,
+            broker.clone(),
+            early,
+            status.clone(),
+            with,
+        )
+        .map_err(failed("start a thread"))?;
         let peers = join_peers(&config, keys, &thread, (broker.clone(), early))?;
         starting.pass_on(peers.pass_http_on());
         listen(&mut endpoints)?;
@@ -295,8 +302,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // `unconstrained` switches off the runtime's limit of work per poll. The I/O thread does not
     // need this limit, because each pass of its loop is bounded and checks all sockets.
     let ended = runtime.block_on(unconstrained(first.run()));
+    let leaving = node.as_ref().and_then(|(node, _)| node.status.leaving());
     // After a failure of the log, the disk may hang.
-    if ended == Ended::Stopped && has_health {
+    let hangs = leaving == Some(Leaving::FolderHangs);
+    if ended == Ended::Stopped && has_health && !hangs {
         api.save_history();
     }
     // The sites must not use the broker after its end. The API has a session for each lease of an
@@ -366,12 +375,10 @@ fn end(
     }
     match (ended, broker.failure()) {
         (Ended::Stopped, None) => {
-            if let Some(node) = node {
-                node.resign();
-            }
+            let has_resigned = node.is_some_and(NodeThread::resign);
             broker.close(clock.now()).map_err(ServeError::LogFailed)?;
-            if let Some(name) = node.and_then(|node| node.status.heir()) {
-                return Err(ClusterFailure::HandedOver(name).into());
+            if let Some(Leaving::For(name)) = node.and_then(|node| node.status.leaving()) {
+                return Err(ClusterFailure::after_order(name, has_resigned).into());
             }
             tracing::info!("stopped");
             Ok(())

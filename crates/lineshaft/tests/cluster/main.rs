@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod copy;
+mod disk;
 mod faults;
 mod pass;
 mod promote;

@@ -87,6 +87,7 @@ pub(crate) fn start(place: Place, number: NodeId, shared: Shared) -> JoinHandle<
         has_place: true,
         lease_ms: 1500,
         jitter_ms: 60 * number,
+        folder_ms: 10_000,
         keep_bytes: 1 << 30,
         max_bytes: 1 << 34,
     };
@@ -113,6 +114,7 @@ pub(crate) fn start(place: Place, number: NodeId, shared: Shared) -> JoinHandle<
                 match act {
                     Act::Apply(group) => {
                         inputs.push(Input::Applied { number: group.number, next_id: 1 });
+                        inputs.push(Input::Durable(group.number));
                     }
                     Act::Lead { epoch, at, .. } => {
                         shared.write(|ledger| ledger.leaders.extend([(epoch, number)]));
@@ -131,7 +133,7 @@ pub(crate) fn start(place: Place, number: NodeId, shared: Shared) -> JoinHandle<
                     Act::Fetch => {
                         return shared.write(|ledger| ledger.faults.push("fetch".to_owned()));
                     }
-                    Act::MayAnswerUntil(_) | Act::Follows(..) | Act::Cut => (),
+                    Act::MayAnswerUntil(_) | Act::Follows(..) | Act::Cut | Act::Yield => (),
                 }
             }
             if !inputs.is_empty() {

@@ -181,7 +181,8 @@ impl Node {
         let is_safe = self.safe_ms.is_some_and(|at| now_ms - at <= GUARDS_AGE_MAX_MS);
         let has_applied = self.applied == self.reader.at().number;
         let is_new = self.reader.epoch() == 0 && !self.setting.has_place;
-        if !self.can_append() || !is_safe || !has_applied || is_new {
+        let hangs = self.folder_hangs(now_ms);
+        if !self.can_append() || !is_safe || !has_applied || is_new || hangs {
             return;
         }
         let Some(reason) = self.reason_to_claim(now_ms) else { return };

@@ -39,6 +39,8 @@ pub(super) struct Lead {
     /// The claim is in the way of a trim.
     renews: bool,
     trim_ms: u64,
+    /// The owner was asked to yield.
+    yields: bool,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
@@ -63,6 +65,7 @@ impl Lead {
             claim,
             renews: false,
             trim_ms: now_ms + TRIM_MS,
+            yields: false,
         }
     }
 
@@ -106,8 +109,22 @@ impl Node {
         }
     }
 
+    /// A leader whose folder hangs would soon make its clients wait, and nobody would trim the stream.
+    /// So it yields, but only to a node whose folder works.
+    fn yield_if_due(&mut self, now_ms: u64, out: &mut Vec<Output>) {
+        let is_due = self.folder_hangs(now_ms)
+            && self.folders.has_more_durable(self.reader.epoch(), self.durable);
+        if let Some(lead) = self.lead()
+            && is_due
+            && !std::mem::replace(&mut lead.yields, true)
+        {
+            out.push(Output::Act(Act::Yield));
+        }
+    }
+
     /// Begins the next append, if none is open.
     pub(super) fn append_next(&mut self, now_ms: u64, out: &mut Vec<Output>) {
+        self.yield_if_due(now_ms, out);
         if !self.can_append() {
             return;
         }

@@ -28,6 +28,8 @@ pub struct Setting {
     pub lease_ms: u64,
     /// A random time, up to 200 ms. Nodes that could claim at the same moment get different ones.
     pub jitter_ms: u64,
+    /// The folder hangs if nothing becomes durable for this time, although groups wait.
+    pub folder_ms: u64,
     /// A trim keeps this many bytes of the stream.
     pub keep_bytes: u64,
     /// The size that the stream must not exceed.
@@ -223,6 +225,9 @@ pub enum Act {
     MayAnswerUntil(u64),
     /// Gather a group now, even without facts.
     Cut,
+    /// The folder of this leader hangs, and another node can lead: serve no clients from now on, and
+    /// pass `Resign`.
+    Yield,
     /// Fetch a copy of another node's folder: the stream has lost what this folder needs.
     Fetch,
     /// End the process.

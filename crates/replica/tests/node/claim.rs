@@ -289,3 +289,21 @@ fn a_new_folder_never_makes_the_first_claim() {
     rig.pass(LEASE_MS + 600);
     assert_eq!(reason(&rig), Some(Reason::Silence));
 }
+
+#[test]
+fn a_node_whose_folder_hangs_does_not_claim() {
+    let (mut writer, mut rig) = follower();
+    rig.flushes = false;
+    rig.push(writer.record(b"b"));
+    for _ in 0..10 {
+        rig.push(writer.alive());
+        rig.deliver();
+        rig.pass(1000);
+    }
+    rig.pass(20 * LEASE_MS);
+    rig.input(Input::Promote);
+    assert_eq!(rig.appends, 0);
+    assert!(rig.node.folder_hangs(rig.now_ms));
+    rig.input(Input::Durable(2));
+    assert_eq!(reason(&rig), Some(Reason::Forced));
+}

@@ -418,3 +418,40 @@ fn a_renewal_does_not_come_between_the_parts_of_a_group() {
     }
     assert!(rig.acts.contains(&Act::Acknowledged(1)));
 }
+
+#[test]
+fn a_leader_whose_folder_hangs_yields_to_a_node_whose_folder_works() {
+    let mut rig = Rig::leader();
+    rig.flushes = false;
+    for _ in 0..3 {
+        rig.gather(b"a");
+        rig.land();
+    }
+    let pass = |rig: &mut Rig, seconds: u32| {
+        for _ in 0..seconds {
+            rig.pass(1000);
+            while rig.open.is_some() {
+                rig.land();
+            }
+        }
+        rig.take_acts().iter().filter(|act| **act == Act::Yield).count()
+    };
+    assert_eq!(pass(&mut rig, 60), 0, "nobody else can lead");
+    let report = Report { node: 2, epoch: 1, durable: 0, ..Report::default() };
+    rig.input(Input::Reported { report, is_live: true });
+    assert_eq!(pass(&mut rig, 60), 0, "the other folder is not better");
+    // The folder works again, slowly.
+    for number in 1..=3 {
+        rig.input(Input::Durable(number));
+        rig.input(Input::Reported { report: Report { durable: 3, ..report }, is_live: true });
+        assert_eq!(pass(&mut rig, 9), 0, "it makes progress");
+    }
+    rig.gather(b"b");
+    rig.land();
+    rig.input(Input::Reported { report: Report { durable: 4, ..report }, is_live: true });
+    assert_eq!(pass(&mut rig, 9), 0);
+    assert_eq!(pass(&mut rig, 60), 1, "it yields once");
+    rig.input(Input::Resign { successor: 2, next_id: 200 });
+    rig.land();
+    assert_eq!(rig.acts.last(), Some(&Act::End(End::Resigned)));
+}

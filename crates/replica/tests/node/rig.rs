@@ -47,6 +47,8 @@ pub(crate) struct Rig {
     pub(crate) acts: Vec<Act>,
     /// Whether groups are applied at once.
     pub(crate) applies: bool,
+    /// Whether groups become durable at once.
+    pub(crate) flushes: bool,
     pub(crate) bytes: u64,
 }
 
@@ -60,6 +62,7 @@ pub(crate) fn setting() -> Setting {
         has_place: true,
         lease_ms: LEASE_MS,
         jitter_ms: 50,
+        folder_ms: 10_000,
         keep_bytes: 0,
         max_bytes: 1 << 30,
     }
@@ -85,6 +88,7 @@ impl Rig {
             trims: Vec::new(),
             acts: Vec::new(),
             applies: true,
+            flushes: true,
             bytes: 0,
         };
         rig.input(Input::Guards(true));
@@ -130,10 +134,21 @@ impl Rig {
                     self.acts.push(Act::Apply(group));
                     if self.applies {
                         self.input(Input::Applied { number, next_id: 100 });
+                        self.flush(number);
                     }
+                }
+                Output::Act(Act::Acknowledged(number)) => {
+                    self.acts.push(Act::Acknowledged(number));
+                    self.flush(number);
                 }
                 Output::Act(act) => self.acts.push(act),
             }
+        }
+    }
+
+    fn flush(&mut self, number: u64) {
+        if self.flushes {
+            self.input(Input::Durable(number));
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Handover {
     goal: u64,
     until_ms: u64,
     state: State,
+    /// The refusal is in the messages.
+    is_told: bool,
 }
 
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -64,6 +66,7 @@ impl Handover {
             goal: acknowledged,
             until_ms: now_ms + CATCH_UP_MS,
             state: refusal.map_or(State::Waits, State::Refused),
+            is_told: false,
         };
     }
 
@@ -99,6 +102,14 @@ impl Handover {
     /// The node that should claim after the resignation.
     pub(super) fn successor(&self) -> Option<u64> {
         (self.state == State::Begun).then_some(self.order.successor)
+    }
+
+    /// Why the order was refused, once.
+    pub(super) fn new_refusal(&mut self) -> Option<&str> {
+        match &self.state {
+            State::Refused(why) if !std::mem::replace(&mut self.is_told, true) => Some(why),
+            State::Refused(_) | State::Idle | State::Waits | State::Begun => None,
+        }
     }
 
     /// The order that was refused, and why.
@@ -171,8 +182,10 @@ mod tests {
         handover.order(0, Order { id: 5, epoch: 6, successor: 2 }, &hint(), 7, 100);
         assert_eq!(handover.waits_for(), None);
         let mut handover = ordered(&Hint::default());
+        assert!(handover.new_refusal().is_some_and(|why| why.contains("no node")));
         handover.order(2000, Order { id: 5, epoch: 7, successor: 2 }, &hint(), 7, 100);
         assert_eq!(handover.waits_for(), None, "it was refused");
+        assert_eq!(handover.new_refusal(), None, "it is told once");
         handover.order(2000, Order { id: 6, epoch: 7, successor: 2 }, &hint(), 7, 100);
         assert_eq!(handover.waits_for(), Some(2));
     }

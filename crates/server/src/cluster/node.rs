@@ -35,15 +35,19 @@ use crate::cluster::handover::Handover;
 use crate::cluster::join::Joined;
 use crate::cluster::keys::Keys;
 use crate::cluster::peers::Identity;
-use crate::cluster::status::{Leader, Status};
+use crate::cluster::status::{Leader, Leaving, Status};
 use crate::cluster::{guards, hints};
-use crate::config::Cluster;
+use crate::config::{Cluster, Durability};
 use crate::process::clock::{Clock, wall};
 
 /// Time between two looks at the broker.
 const BEAT_MS: u64 = 1000;
 /// Nodes that could claim at the same moment wait for different times, up to this one.
 const JITTER_MS: u64 = 200;
+/// A leader that yields ends after this time, even if it could not resign.
+const YIELD_MAX_MS: u64 = 3000;
+/// A disk that takes longer hangs.
+const FOLDER_MS: u64 = 10_000;
 /// How long a stop waits for the stream.
 const RESIGN_MAX: Duration = Duration::from_secs(5);
 
@@ -70,6 +74,14 @@ pub(crate) struct NodeThread {
     pub(crate) identity: Identity,
 }
 
+/// How long the folder may take until something is durable.
+fn folder_ms(sync: Durability) -> u64 {
+    match sync {
+        Durability::Every(period) => FOLDER_MS + 2 * period.as_millis() as u64,
+        Durability::Always | Durability::Never | Durability::Memory => FOLDER_MS,
+    }
+}
+
 /// The number of a node, from its name. So a node keeps its number when its folder is replaced.
 pub(crate) fn node_id(name: &str) -> NodeId {
     Mix::new().bytes(name.as_bytes()).value().max(1)
@@ -79,6 +91,7 @@ impl NodeThread {
     /// Starts the thread. `clock` is the clock with which the broker was opened.
     pub(crate) fn spawn(
         settings: &Cluster,
+        sync: Durability,
         joined: Joined,
         broker: Broker,
         clock: Clock,
@@ -111,6 +124,7 @@ impl NodeThread {
             has_place: stream.has_place(),
             lease_ms: settings.lease.as_millis() as u64,
             jitter_ms: random(1) % JITTER_MS,
+            folder_ms: folder_ms(sync),
             keep_bytes: settings.stream_keep_bytes,
             max_bytes: settings.stream_max_bytes,
         };
@@ -172,6 +186,7 @@ impl NodeThread {
                     lead: Some(lead),
                     stop: None,
                     has_resigned: false,
+                    yields_until_ms: None,
                     beat_ms: 0,
                     backlog_end: None,
                     heard_ms: None,
@@ -185,13 +200,15 @@ impl NodeThread {
     }
 
     /// Gives the leadership up, when the stream has everything that was acknowledged. Clients must be
-    /// served no more. Returns when another node can lead, or after [`RESIGN_MAX`].
-    pub(crate) fn resign(&self) {
+    /// served no more. Returns true when another node can lead, and false after [`RESIGN_MAX`].
+    pub(crate) fn resign(&self) -> bool {
         let (done, resigned): (_, StdReceiver<()>) = sync_channel(1);
         let is_sent = self.events.send(Event::Stop(done)).is_ok();
-        if !is_sent || resigned.recv_timeout(RESIGN_MAX).is_err() {
+        let has_resigned = is_sent && resigned.recv_timeout(RESIGN_MAX).is_ok();
+        if !has_resigned {
             tracing::warn!("this node stops without a resignation: the stream does not answer");
         }
+        has_resigned
     }
 }
 
@@ -220,6 +237,8 @@ struct Runner {
     /// The server stops, and waits for this answer.
     stop: Option<SyncSender<()>>,
     has_resigned: bool,
+    /// The folder hangs, and another node can lead: this process ends at this moment at the latest.
+    yields_until_ms: Option<u64>,
     /// When the thread looks at the broker again.
     beat_ms: u64,
     /// The last record of the stream when this node began to read. Nobody knows when the records up
@@ -254,6 +273,9 @@ impl Runner {
             }
             self.hand_over_if_ready();
             self.resign_if_settled();
+            if self.yields_until_ms.is_some_and(|until_ms| self.now_ms() >= until_ms) {
+                self.end(ClusterFailure::FolderHangs);
+            }
         }
     }
 
@@ -288,6 +310,7 @@ impl Runner {
                 let (now_ms, epoch) = (self.now_ms(), self.node.reader().epoch());
                 let acknowledged = self.stream.acknowledged();
                 self.handover.order(now_ms, order, &hint, epoch, acknowledged);
+                self.log_refusal();
             }
             // Only a leader reads orders. It can have ended since then.
             Event::Ordered(..) => {}
@@ -341,7 +364,17 @@ impl Runner {
                 self.broker.gather_nothing();
                 return self.next_group();
             }
+            Act::Yield => {
+                tracing::error!("the data folder hangs: this node gives its lead away");
+                self.yields_until_ms = Some(self.now_ms() + YIELD_MAX_MS);
+                // When the clients are gone, the main thread lets this node resign.
+                self.status.leave(Leaving::FolderHangs);
+            }
             Act::Fetch => self.fetch_copy(),
+            // The end of the main thread would wait for the folder.
+            Act::End(End::Resigned) if self.yields_until_ms.is_some() => {
+                self.end(ClusterFailure::FolderHangs);
+            }
             Act::End(End::Resigned) => {
                 self.has_resigned = true;
                 self.is_over = true;
@@ -504,7 +537,12 @@ impl Runner {
             lag_ms: if is_behind { lag_ms } else { 0 },
             jobs: at.jobs,
             settings: leader.settings.clone(),
-            refusal: self.status.refusal(),
+            refusal: match self.status.refusal() {
+                none if none.is_empty() && self.node.folder_hangs(self.now_ms()) => {
+                    "the data folder hangs: nothing becomes durable".to_owned()
+                }
+                refusal => refusal,
+            },
             fault: if copying.is_some() { self.status.said() } else { String::new() },
             is_forgotten: false,
             never_leads: !self.about.can_lead,
@@ -519,8 +557,14 @@ impl Runner {
         let report = self.node.folders().live(node, self.node.reader().epoch());
         if let Some(name) = self.handover.decide(self.now_ms(), report) {
             tracing::info!(node = name, "the operator wants this node to lead: handing over");
-            self.status.hand_over(name);
-        } else if let Some((_, why)) = self.handover.refusal() {
+            self.status.leave(Leaving::For(name));
+        } else {
+            self.log_refusal();
+        }
+    }
+
+    fn log_refusal(&mut self) {
+        if let Some(why) = self.handover.new_refusal() {
             tracing::warn!("an order to hand the lead over is refused: {why}");
         }
     }
@@ -564,6 +608,12 @@ fn since_last_group(at: &At, record_ms: u64, silent_ms: Option<u64>) -> Since {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_seldom_synced_does_not_hang() {
+        assert_eq!(folder_ms(Durability::Always), 10_000);
+        assert_eq!(folder_ms(Durability::Every(Duration::from_mins(1))), 130_000);
+    }
 
     #[test]
     fn time_goes_on_after_the_last_record() {

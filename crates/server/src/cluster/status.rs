@@ -20,6 +20,15 @@ pub(crate) struct Leader {
     pub(crate) incarnation: Incarnation,
 }
 
+/// Why a leader gives its lead away.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Leaving {
+    /// The operator wants the node with this name to lead.
+    For(String),
+    /// The folder hangs, and another node can lead.
+    FolderHangs,
+}
+
 /// The link of a follower to the leader.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 struct Link {
@@ -39,9 +48,8 @@ pub(crate) struct Status {
     link: Mutex<Option<Link>>,
     copying: Mutex<Option<Progress>>,
     leader: watch::Sender<Option<Leader>>,
-    /// The node to which this one hands the lead over.
-    heir: Mutex<Option<String>>,
-    has_heir: Notify,
+    leaving: Mutex<Option<Leaving>>,
+    must_leave: Notify,
     epoch: AtomicU64,
     beats: AtomicU64,
 }
@@ -56,8 +64,8 @@ impl Default for Status {
             link: Mutex::default(),
             copying: Mutex::default(),
             leader: watch::channel(None).0,
-            heir: Mutex::default(),
-            has_heir: Notify::new(),
+            leaving: Mutex::default(),
+            must_leave: Notify::new(),
             epoch: AtomicU64::new(0),
             beats: AtomicU64::new(0),
         }
@@ -120,20 +128,20 @@ impl Status {
         self.leader.subscribe()
     }
 
-    /// This node hands the lead over to the node with this name, as soon as it serves no client.
-    pub(crate) fn hand_over(&self, name: String) {
-        *lock(&self.heir) = Some(name);
-        self.has_heir.notify_one();
+    /// This leader gives its lead away, as soon as it serves no client.
+    pub(crate) fn leave(&self, why: Leaving) {
+        *lock(&self.leaving) = Some(why);
+        self.must_leave.notify_one();
     }
 
-    /// Waits until this node must stop, because it hands the lead over.
-    pub(crate) async fn must_hand_over(&self) {
-        self.has_heir.notified().await;
+    /// Waits until this leader must serve clients no more.
+    pub(crate) async fn must_leave(&self) {
+        self.must_leave.notified().await;
     }
 
-    /// The node to which this one hands the lead over.
-    pub(crate) fn heir(&self) -> Option<String> {
-        lock(&self.heir).clone()
+    /// Why this leader gives its lead away. `None`: it does not.
+    pub(crate) fn leaving(&self) -> Option<Leaving> {
+        lock(&self.leaving).clone()
     }
 
     /// The leader has answered a report.

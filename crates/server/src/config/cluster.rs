@@ -148,6 +148,11 @@ impl Cluster {
         if sync == Durability::Memory {
             return Err(("data.sync", "a node of a cluster needs a data folder"));
         }
+        if sync == Durability::Never {
+            let reason = "a node of a cluster needs `always` or a time: the stream is trimmed up to \
+                          what is on disk";
+            return Err(("data.sync", reason));
+        }
         Ok(())
     }
 }

@@ -205,7 +205,7 @@ impl Control {
                     is_stopping = true;
                     self.stop("a client's SHUTDOWN");
                 }
-                () = node.must_hand_over() => self.stop("an order to hand the lead over"),
+                () = node.must_leave() => self.stop("another node is to lead"),
                 _ = look.tick(), if stops_when_done => if self.is_done() {
                     stops_when_done = false;
                     self.stop("SIGUSR1");

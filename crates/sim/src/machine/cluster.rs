@@ -360,6 +360,8 @@ impl Cluster {
                 process.broker.answer_until(Millis(until));
             }
             Act::Acknowledged(group) => return self.acknowledge(trace, number, group),
+            // The folders of the simulation never hang for long.
+            Act::Yield => {}
             Act::Cut => {
                 if process.broker.stream().is_some_and(|stream| stream.leads()) {
                     process.broker.gather_nothing();

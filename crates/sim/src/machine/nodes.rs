@@ -197,6 +197,7 @@ impl Member {
             has_place: stream.has_place(),
             lease_ms: LEASE_MS,
             jitter_ms: rng.below(JITTER_MS_MAX),
+            folder_ms: 1 << 40,
             keep_bytes: plan.keep_bytes,
             max_bytes: plan.max_bytes,
         };

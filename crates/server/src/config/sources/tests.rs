@@ -521,6 +521,8 @@ fn a_node_of_a_cluster_needs_its_servers() {
     assert!(without_keys[0].contains("needs cluster.ca"), "{without_keys:?}");
     let any = format!("name = \"a\"\n{servers}{monitor}{keys}listen = \"0.0.0.0:7301\"\n");
     assert!(read(&any)[0].contains("need cluster.advertise"));
+    let never = format!("name = \"a\"\n{servers}{monitor}{keys}[data]\nsync = \"never\"\n");
+    assert!(read(&never)[0].contains("data.sync: a node of a cluster needs `always` or a time"));
     assert_eq!(
         read(servers),
         ["lineshaft.toml:2: cluster.nats: without cluster.name, the server is alone"]
