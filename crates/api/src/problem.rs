@@ -54,6 +54,8 @@ pub enum ProblemKind {
     LogFailed,
     /// The log cannot give the job, or not in time.
     Unreadable,
+    /// The leader of the cluster got the request, and ended before it answered.
+    UnknownOutcome,
     /// The server accepts no new jobs.
     Draining,
     /// The status of the server refuses writes.
@@ -74,7 +76,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds, by their status.
-    pub const ALL: [ProblemKind; 27] = [
+    pub const ALL: [ProblemKind; 28] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -94,6 +96,7 @@ impl ProblemKind {
         ProblemKind::QueueFull,
         ProblemKind::LogFailed,
         ProblemKind::Unreadable,
+        ProblemKind::UnknownOutcome,
         ProblemKind::Draining,
         ProblemKind::WritesBlocked,
         ProblemKind::TooManyLeases,
@@ -134,6 +137,7 @@ impl ProblemKind {
             ProblemKind::QueueFull => ("queue-full", "the queue is full", 429),
             ProblemKind::LogFailed => ("log-failed", "the log failed", 500),
             ProblemKind::Unreadable => ("unreadable", "cannot read the job", 502),
+            ProblemKind::UnknownOutcome => ("unknown-outcome", "perhaps it was done", 502),
             ProblemKind::Draining => ("draining", "the server drains", 503),
             ProblemKind::WritesBlocked => ("writes-blocked", "writes are refused", 503),
             ProblemKind::TooManyLeases => ("too-many-leases", "too many leases", 503),

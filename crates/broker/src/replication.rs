@@ -50,8 +50,14 @@ pub enum ClusterError {
 pub enum Since {
     /// The number of milliseconds since this node got it. So delays do not depend on any wall clock.
     Elapsed(u64),
-    /// This node was not there. The wall clock shows this time now.
-    Wall(Millis),
+    /// This node was not there.
+    Wall {
+        /// What the wall clock shows now.
+        now: Millis,
+        /// The time of the last record of the stream. An idle leader adds records without a group, so
+        /// the leader's time came at least so far.
+        record: Millis,
+    },
 }
 
 /// What a start learns about the node from the log.
@@ -216,8 +222,10 @@ impl Broker {
                     let now = Millis(last.0.saturating_add(ms));
                     Start::of_follower(now, core.logged_ahead_ms)
                 }
-                Since::Wall(wall) => {
-                    Start::new(wall, last, Some(&core.logged_ahead_ms.to_le_bytes()))
+                Since::Wall { now, record } => {
+                    // The first group sets the time. Records before it count from 0.
+                    let last = if last.0 > 0 { last.max(record) } else { last };
+                    Start::new(now, last, Some(&core.logged_ahead_ms.to_le_bytes()))
                 }
             };
             core.engine.raise_numbers(ids.start.max(core.engine.next_number()))?;

@@ -253,7 +253,9 @@ fn a_folder_becomes_the_origin_of_one_cluster() {
     let options = Options { cluster: Some(lineage), ..options };
     let (broker, _) = Broker::open(options, WALL).expect("the folder is that of a node");
     assert_eq!(broker.stream().map(|stream| stream.at()), Some(at));
-    broker.lead(1, JOBS + 1..JOBS + 100, Since::Wall(WALL)).expect("ids are left");
+    broker
+        .lead(1, JOBS + 1..JOBS + 100, Since::Wall { now: WALL, record: Millis(0) })
+        .expect("ids are left");
     let next = broker.turn(WALL).totals();
     assert_eq!(next.ready, JOBS);
 }

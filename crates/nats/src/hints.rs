@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_nats::Client;
 use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt as _;
+use replica::NodeId;
 use replica::report::Report;
-use replica::{Lineage, NodeId};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
@@ -61,12 +61,15 @@ pub struct Hint {
     pub lag_ms: u64,
     /// The number of jobs in its folder.
     pub jobs: u64,
-    /// A hash of the settings and policies that all nodes should have in common.
+    /// The settings and policies that all nodes should have in common: words such as
+    /// `limits=0123456789abcdef`. See [`differing_settings`].
     pub settings: String,
     /// What its guard found wrong. Empty: nothing.
     pub refusal: String,
     /// Why it does not serve. Empty: it does.
     pub fault: String,
+    /// What an operator should mend, although it serves. Empty: nothing.
+    pub warning: String,
     /// An operator says that the node does not come back. If it does, it writes its next hint.
     pub is_forgotten: bool,
     /// It never leads: `cluster.lead` is false.
@@ -75,6 +78,19 @@ pub struct Hint {
     pub refused_order: u64,
     /// Why it has refused this order.
     pub order_refusal: String,
+}
+
+/// The names of the settings that differ between two nodes. A node of another version can have more or
+/// fewer of them, and those do not count.
+#[must_use]
+pub fn differing_settings(one: &str, other: &str) -> Vec<String> {
+    let parts = |text: &str| -> BTreeMap<String, String> {
+        let pairs = text.split(' ').filter_map(|part| part.split_once('='));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    };
+    let other = parts(other);
+    let differs = |(name, value): &(String, String)| other.get(name).is_some_and(|it| it != value);
+    parts(one).into_iter().filter(differs).map(|(name, _)| name).collect()
 }
 
 /// What an operator wants. The bucket has the newest order.
@@ -153,8 +169,7 @@ impl Hint {
     #[must_use]
     pub fn report(&self, node: NodeId) -> Option<Report> {
         let Hint { incarnation, epoch, applied, durable, needs, format, .. } = *self;
-        let lineage = u128::from_str_radix(&self.lineage, 16).ok()?;
-        let lineage = Lineage(lineage.to_be_bytes());
+        let lineage = self.lineage.parse().ok()?;
         Some(Report { node, incarnation, lineage, epoch, applied, durable, needs, format })
     }
 }
@@ -223,13 +238,22 @@ impl Hints {
 
     /// The newest order. `None`: there is none, or nobody answers.
     pub async fn newest_order(&mut self) -> Option<Order> {
-        let subject = self.place().hint(ORDER);
+        let order: Order = self.newest(ORDER).await?;
+        (order.id > 0).then_some(order)
+    }
+
+    /// The newest hint of one node. `None`: there is none, or nobody answers.
+    pub async fn newest_of(&mut self, node: NodeId) -> Option<Hint> {
+        self.newest(&key(node)).await
+    }
+
+    async fn newest<T: for<'a> Deserialize<'a>>(&mut self, key: &str) -> Option<T> {
+        let subject = self.place().hint(key);
         let name = self.place().hints();
         let context = self.open().await.ok()?;
         let bucket = context.get_stream_no_info(name).await.ok()?;
         let last = timeout(REQUEST_MAX, bucket.get_last_raw_message_by_subject(&subject)).await;
-        let order: Order = serde_json::from_slice(&last.ok()?.ok()?.payload).ok()?;
-        (order.id > 0).then_some(order)
+        serde_json::from_slice(&last.ok()?.ok()?.payload).ok()
     }
 
     fn place(&self) -> &Place {
@@ -354,8 +378,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn settings_that_differ_are_named() {
+        let one = "policies=1 limits=2 more=3";
+        assert_eq!(differing_settings(one, one), Vec::<String>::new());
+        assert_eq!(differing_settings(one, "policies=9 limits=8"), ["limits", "policies"]);
+        assert_eq!(differing_settings(one, ""), Vec::<String>::new(), "an older node");
+    }
+
+    #[test]
     fn hints_of_other_versions_are_read() {
-        let newer = r#"{"name":"a","role":"sings","applied":7,"lineage":"0b","color":"red"}"#;
+        let newer = r#"{"name":"a","role":"sings","applied":7,"color":"red",
+            "lineage":"0000000000000000000000000000000b"}"#;
         let hint: Hint = serde_json::from_str(newer).expect("a hint");
         assert_eq!((hint.name.as_str(), hint.role, hint.applied), ("a", Role::Starts, 7));
         let report = hint.report(3).expect("a lineage");

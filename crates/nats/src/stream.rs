@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{
-    Compression, Config, DiscardPolicy, Info, RetentionPolicy, StorageType,
+    Compression, Config, DiscardPolicy, Info, LastRawMessageErrorKind, RetentionPolicy, StorageType,
 };
 use async_nats::jetstream::{Context, ErrorCode};
+use replica::Seq;
+use tokio::time::timeout;
 
 use crate::connect::Round;
-use crate::{ConnectCause, ConnectError, Place};
+use crate::{ConnectCause, ConnectError, Place, REQUEST_MAX};
 
 /// The largest message.
 pub(crate) const MESSAGE_BYTES_MAX: i32 = 1 << 20;
@@ -199,8 +201,7 @@ pub async fn create(
     lineage: replica::Lineage,
 ) -> Result<(), StreamError> {
     let mut config = config(place);
-    let lineage = format!("{:032x}", u128::from_be_bytes(lineage.0));
-    config.metadata.insert(LINEAGE.to_owned(), lineage);
+    config.metadata.insert(LINEAGE.to_owned(), lineage.to_string());
     config.metadata.insert(FORMAT.to_owned(), replica::record::FORMAT.to_string());
     config.metadata.insert(CREATED_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     create_with(context, config).await
@@ -355,6 +356,26 @@ async fn find_with(context: &Context, place: &Place) -> Result<Found, StreamErro
     Ok(Found { lineage, replicas, peers: peers(&info) })
 }
 
+/// The last claim or renewal that the stream has. `None`: it has none.
+///
+/// # Errors
+///
+/// Nobody answers in time.
+pub async fn last_claim(context: &Context, place: &Place) -> Result<Option<Seq>, StreamError> {
+    let name = place.stream();
+    let unanswered = |detail: String| StreamError::Unanswered { name: place.stream(), detail };
+    let stream = context.get_stream_no_info(name).await;
+    let stream = stream.map_err(|error| unanswered(error.to_string()))?;
+    let claims = place.claims();
+    let found = timeout(REQUEST_MAX, stream.get_last_raw_message_by_subject(&claims)).await;
+    match found {
+        Ok(Ok(message)) => Ok(Some(message.sequence)),
+        Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+        Ok(Err(error)) => Err(unanswered(error.to_string())),
+        Err(late) => Err(unanswered(late.to_string())),
+    }
+}
+
 /// The names of the servers that have a replica, with the leader.
 #[must_use]
 pub fn peers(info: &Info) -> Vec<String> {
@@ -366,9 +387,7 @@ pub fn peers(info: &Info) -> Vec<String> {
 /// The lineage that a stream has in its metadata.
 #[must_use]
 pub fn lineage(config: &Config) -> Option<replica::Lineage> {
-    let digits = config.metadata.get(LINEAGE).filter(|digits| digits.len() == 32)?;
-    let number = u128::from_str_radix(digits, 16).ok()?;
-    Some(replica::Lineage(number.to_be_bytes()))
+    config.metadata.get(LINEAGE)?.parse().ok()
 }
 
 /// Checks the settings of an existing stream.

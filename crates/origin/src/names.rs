@@ -16,12 +16,18 @@ impl Names {
         Names { own: own.into_iter().collect(), listed }
     }
 
-    /// The same names, and one more.
+    /// The same names, and these.
     #[must_use]
-    pub fn with(&self, own: Option<String>) -> Names {
+    pub fn with(&self, own: impl IntoIterator<Item = String>) -> Names {
         let mut names = self.clone();
         names.own.extend(own);
         names
+    }
+
+    /// All names. Addresses are not names.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        let names = self.own.iter().chain(&self.listed).map(String::as_str);
+        names.filter(|name| name.parse::<IpAddr>().is_err())
     }
 
     /// The name in the value of a `Host` header, if it is an allowed one. Addresses and `localhost`
@@ -103,7 +109,9 @@ mod tests {
         for host in ["127.0.0.1:2223", "[::1]:2223", "localhost", "evil.example", "machine:x"] {
             assert_eq!(names.name_in(host.as_bytes()), None, "{host}");
         }
-        assert!(names.with(Some("other".to_owned())).contain(b"OTHER:2223"));
+        let more = names.with(["other".to_owned(), "192.0.2.7".to_owned()]);
+        assert!(more.contain(b"OTHER:2223"));
+        assert_eq!(more.all().collect::<Vec<&str>>(), ["machine", "other", "jobs.example"]);
         assert!(!names.contain(b"other"));
     }
 }

@@ -110,6 +110,12 @@ impl Audit {
         self.reader.as_ref().map_or(0, Reader::tail)
     }
 
+    /// The last claim or renewal that was read, or the epoch of the first record.
+    #[must_use]
+    pub fn last_claim(&self) -> Seq {
+        self.reader.as_ref().map_or(0, Reader::claim)
+    }
+
     /// What was read so far.
     #[must_use]
     pub fn summary(&self) -> Summary {

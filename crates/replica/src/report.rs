@@ -31,9 +31,8 @@ impl Report {
     #[must_use]
     pub fn encode(&self) -> String {
         let Report { node, incarnation, lineage, epoch, applied, durable, needs, format } = self;
-        let lineage = u128::from_be_bytes(lineage.0);
         format!(
-            "report 1 {node:016x} {incarnation:016x} {lineage:032x} {epoch} {applied} {durable} \
+            "report 1 {node:016x} {incarnation:016x} {lineage} {epoch} {applied} {durable} \
              {needs} {format}"
         )
     }
@@ -45,13 +44,12 @@ impl Report {
             return None;
         }
         let mut words = line.strip_prefix("report 1 ")?.split(' ');
-        let hex = |word: &str, digits| {
-            let is_hex = word.len() == digits && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-            if is_hex { u128::from_str_radix(word, 16).ok() } else { None }
+        let hex = |word: &str| {
+            let is_hex = word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if is_hex { u64::from_str_radix(word, 16).ok() } else { None }
         };
-        let node = hex(words.next()?, 16)? as u64;
-        let incarnation = hex(words.next()?, 16)? as u64;
-        let lineage = Lineage(hex(words.next()?, 32)?.to_be_bytes());
+        let (node, incarnation) = (hex(words.next()?)?, hex(words.next()?)?);
+        let lineage = words.next()?.parse().ok()?;
         let mut number = || words.next()?.parse().ok();
         let (epoch, applied, durable, needs) = (number()?, number()?, number()?, number()?);
         let format = u16::try_from(number()?).ok()?;

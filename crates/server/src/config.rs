@@ -9,6 +9,7 @@
 //! - [`protocol`], `memory_limit`: types of some values. More types of values are in [`notation`].
 
 pub(crate) mod cluster;
+mod common;
 pub mod listener;
 pub(crate) mod memory_limit;
 pub(crate) mod policies;

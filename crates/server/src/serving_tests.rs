@@ -89,7 +89,8 @@ impl Plan {
         bound.listen().unwrap();
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
-        let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
+        let reloader =
+            Reloader::new(config.clone(), None, limits.clone(), None, None, Arc::default());
         let controls =
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(&config, clock.now());

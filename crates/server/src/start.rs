@@ -200,6 +200,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         limits.clone(),
         messages,
         certificates.clone(),
+        status.clone(),
     ));
     let mut signals = Err(signals);
     let (mut node, mut files) = (None, None);
@@ -225,7 +226,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         let peers = join_peers(&config, keys, &thread, (broker.clone(), early))?;
         starting.pass_on(peers.pass_http_on());
         listen(&mut endpoints)?;
-        let passing = peers.pass_on(&endpoints, &limits).map_err(failed("pass clients on"))?;
+        let passing =
+            peers.pass_on(&endpoints, &limits, &names).map_err(failed("pass clients on"))?;
         let follows = follow(&mut thread, &broker, (&mut all, hangup), &reloader);
         if !runtime.block_on(follows)? {
             // The folder needs no clean end, because everything in it is in the stream, too.
@@ -236,6 +238,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         drop(passing);
         (node, signals) = (Some((thread, peers)), Ok(all));
     }
+    // A follower may have reloaded it since the start.
+    let config = reloader.config();
     prepare_engine(&config, &mut broker.turn(clock.now()));
     broker.set_memory_limit(limits.memory_bytes());
     broker.set_queue_limit(limits.queues());

@@ -34,7 +34,7 @@ fn at(broker: &Broker) -> At {
 fn lead(broker: &Broker, now: Millis) {
     let At { epoch, id_limit, .. } = at(broker);
     let ids = id_limit..id_limit + IDS;
-    broker.lead(epoch + 1000, ids, Since::Wall(now)).expect("ids are left");
+    broker.lead(epoch + 1000, ids, Since::Wall { now, record: Millis(0) }).expect("ids are left");
 }
 
 fn commit(broker: &Broker, now: Millis) {
@@ -197,6 +197,27 @@ fn delays_leases_and_numbers_go_on_after_a_takeover() {
     assert_eq!(take(&follower, Millis(START.0 + 29_999)), None);
     assert_eq!(take(&follower, Millis(START.0 + 30_000)), Some(delayed));
     assert!(put(&follower, now, 0).0.0 >= limit, "no number is dealt twice");
+}
+
+#[test]
+fn time_goes_on_after_the_last_record_although_the_wall_clock_was_set_back() {
+    let disk = log::FaultDisk::new(1, 32 << 20);
+    let leader = follow(&disk);
+    lead(&leader, START);
+    put(&leader, START, 30);
+    for group in groups(&leader) {
+        assert!(group.number > 0);
+    }
+    commit(&leader, START);
+    let At { id_limit: limit, time_ms, .. } = at(&leader);
+    drop(leader);
+    disk.restart();
+    // Everything was down, and the idle leader had lived for an hour after its last group.
+    let (now, record) = (Millis(START.0 - 10_000), Millis(time_ms + 3_600_000));
+    let again = follow(&disk);
+    again.lead(5000, limit..limit + IDS, Since::Wall { now, record }).expect("ids are left");
+    assert_eq!(again.last_time(), record);
+    assert!(take(&again, record).is_some(), "the delay was over long ago");
 }
 
 #[test]

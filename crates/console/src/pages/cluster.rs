@@ -114,7 +114,7 @@ fn nodes(texts: &Texts, nodes: &[ClusterNode]) -> Markup {
                         th .name scope="row" { (node.name) }
                         td {
                             @if node.state == NodeState::Silent {
-                                span .mark .warning { (t.states[3]) }
+                                span .mark .warning { (state(texts, NodeState::Silent)) }
                             } @else {
                                 (state(texts, node.state))
                             }
@@ -166,7 +166,7 @@ fn servers(texts: &Texts, servers: &[NatsServer]) -> Markup {
                         th .name scope="row" { (server.name) }
                         td {
                             @if let Some(problem) = &server.problem {
-                                span .mark .warning { (t.states[3]) } " " (problem)
+                                span .mark .warning { (state(texts, NodeState::Silent)) } " " (problem)
                             } @else {
                                 (t.answers)
                             }

@@ -471,6 +471,7 @@ fn chinese_problem(kind: &str) -> &'static str {
         "too-many-operations" => "批量操作太多",
         "unavailable" => "暂时不可用",
         "unreadable" => "无法读取任务",
+        "unknown-outcome" => "也许已经完成",
         "log-failed" => "日志写入失败",
         "idempotency-busy" => "第一个请求还没有完成",
         "idempotency-mismatch" => "这个键属于另一个请求",

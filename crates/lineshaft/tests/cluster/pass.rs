@@ -1,6 +1,7 @@
 //! Clients connect to any node.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use testkit::wait;
@@ -117,6 +118,30 @@ fn a_follower_passes_http_on() {
     rig.wait_for_leader(&[1], Duration::from_secs(5));
     let own = wait::for_some(PATIENCE, || role(&rig, 1, ""));
     assert_eq!(own.as_deref(), Some("viewer"), "now this is its own loopback address");
+}
+
+#[test]
+fn admin_commands_of_kestrel_go_through_a_follower_under_its_name() {
+    let Some(mut rig) = Rig::new(2) else { return };
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    rig.start(1);
+    rig.wait_for_follower(1);
+    let ask = |at: usize, host: &str| {
+        let mut socket = TcpStream::connect(rig.nodes[at].admin).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request =
+            format!("GET /ping.txt HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(ask(0, "node-0.test"), "200");
+    assert_eq!(ask(0, "node-1.test"), "403", "it is no name of the leader");
+    for (host, code) in [("node-1.test", "200"), ("localhost", "200"), ("evil.test", "403")] {
+        assert_eq!(ask(1, host), code, "{host}");
+    }
 }
 
 #[test]

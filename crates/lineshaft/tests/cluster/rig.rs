@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) gearman: SocketAddr,
     pub(crate) kestrel: SocketAddr,
     http: SocketAddr,
+    /// Kestrel's admin commands.
+    pub(crate) admin: SocketAddr,
     peers: SocketAddr,
     /// Where the other nodes find it.
     advertised: SocketAddr,
@@ -138,6 +140,7 @@ impl Rig {
                 gearman: local(),
                 kestrel: local(),
                 http: local(),
+                admin: local(),
                 peers,
                 advertised,
                 nats,
@@ -222,7 +225,7 @@ impl Rig {
     pub(crate) fn configuration(&self, at: usize) -> String {
         let node = &self.nodes[at];
         let Node { nats, monitors, beanstalk, gearman, kestrel, .. } = node;
-        let Node { http, peers, advertised, .. } = node;
+        let Node { http, admin, peers, advertised, .. } = node;
         let Identity { certificate, key } = &node.identity;
         let files = [&self.authority.file, certificate, key];
         let [ca, certificate, key] = files.map(|file| file.display().to_string());
@@ -232,7 +235,8 @@ impl Rig {
         format!(
             "[data]\ndir = {folder:?}\n{data}[listen]\nbeanstalk = \"{beanstalk}\"\nhttp = \"{http}\"\n\
              gearman = \"{gearman}\"\nkestrel = \"{kestrel}\"\nkestrel_text = \"off\"\n\
-             kestrel_thrift = \"off\"\nkestrel_admin = \"off\"\n[http]\ntokens = {tokens:?}\n\
+             kestrel_thrift = \"off\"\nkestrel_admin = \"{admin}\"\n[http]\n\
+             hosts = [\"node-{at}.test\"]\ntokens = {tokens:?}\n\
              [cluster]\nname = \"{NAME}\"\nnode = \"node-{at}\"\n\
              nats = {nats:?}\nnats_monitor = {monitors:?}\nlisten = \"{peers}\"\n\
              advertise = \"{advertised}\"\nca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n{cluster}"

@@ -108,8 +108,8 @@ impl World {
         (done.code, serde_json::from_str(&done.out).unwrap())
     }
 
-    /// Loses the stream.
-    fn delete_stream(&self) {
+    /// Loses all claims of the stream, or the stream.
+    fn lose(&self, only_claims: bool) {
         let place = Place {
             servers: self.servers.urls(),
             name: "tools".to_owned(),
@@ -119,7 +119,12 @@ impl World {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let context = nats::connect(&place).await.unwrap();
-            nats::stream::delete(&context, &place.stream()).await.unwrap();
+            if only_claims {
+                let stream = context.get_stream_no_info(place.stream()).await.unwrap();
+                stream.purge().filter(place.claims()).await.unwrap();
+            } else {
+                nats::stream::delete(&context, &place.stream()).await.unwrap();
+            }
         });
     }
 
@@ -225,10 +230,14 @@ fn a_cluster_is_created_watched_and_recovered() {
     let jobs = world.done(&["export", "--all", "--data", "copy"]);
     assert_eq!(jobs.lines().count(), 26);
 
+    // Somebody removes the last claim.
+    world.lose(true);
+    world.refused(&with(&["check"]), "", "the last claim of the stream is lost");
+
     // The stream is lost, so the folder begins a new one.
     let recover = ["recover", "--from", "data"];
     world.refused(&with(&recover), "", "stream LS_tools_LOG_000 exists");
-    world.delete_stream();
+    world.lose(false);
     world.refused(&with(&recover), "no\n", "nothing was changed");
     assert_eq!(world.group(&world.data())["group"], last);
     let yes = world.run(&with(&recover), &format!("{last}\n"));

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! receiver  copy 1 LINEAGE
-//! sender    held 1 LINEAGE GROUP BYTES log LOG_ID first SEGMENT end SEGMENT OFFSET
+//! sender    held 1 LINEAGE GROUP BYTES ZEROS log LOG_ID first SEGMENT end SEGMENT OFFSET
 //! receiver  wait            (again and again, while it checks what an earlier attempt has left)
 //! receiver  from SEGMENT
 //! sender    segment SIZE BYTES    and so many bytes, for each segment up to the last one
@@ -53,6 +53,8 @@ struct Held {
     group: u64,
     /// The bytes of all segments, without the zeros at the end.
     bytes: u64,
+    /// The zeros at the end of the last segment. They are not sent, but they need room.
+    zeros: u64,
     point: BackupPoint,
 }
 
@@ -77,8 +79,8 @@ enum Wish {
 impl Reply {
     fn encode(&self) -> String {
         match self {
-            Reply::Held(Held { lineage, group, bytes, point }) => {
-                format!("held 1 {} {group} {bytes} {point}", hex(*lineage))
+            Reply::Held(Held { lineage, group, bytes, zeros, point }) => {
+                format!("held 1 {lineage} {group} {bytes} {zeros} {point}")
             }
             Reply::Busy => "busy".to_owned(),
             Reply::Refused(reason) => format!("error {reason}"),
@@ -92,11 +94,11 @@ impl Reply {
         if let Some(reason) = line.strip_prefix("error ") {
             return Some(Reply::Refused(reason.to_owned()));
         }
-        let mut words = line.strip_prefix("held 1 ")?.splitn(4, ' ');
-        let lineage = lineage(words.next()?)?;
-        let (group, bytes) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let mut words = line.strip_prefix("held 1 ")?.splitn(5, ' ');
+        let (lineage, group) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let (bytes, zeros) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let point = words.next()?.parse().ok()?;
-        Some(Reply::Held(Held { lineage, group, bytes, point }))
+        Some(Reply::Held(Held { lineage, group, bytes, zeros, point }))
     }
 }
 
@@ -134,18 +136,6 @@ impl Head {
         let head = Head { size: size.parse().ok()?, bytes: bytes.parse().ok()? };
         (head.bytes <= head.size).then_some(head)
     }
-}
-
-/// A lineage as 32 hexadecimal digits.
-pub(super) fn hex(lineage: Lineage) -> String {
-    format!("{:032x}", u128::from_be_bytes(lineage.0))
-}
-
-/// Reads a lineage of 32 hexadecimal digits.
-pub(super) fn lineage(digits: &str) -> Option<Lineage> {
-    let is_hex = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let value = is_hex.then(|| u128::from_str_radix(digits, 16).ok())??;
-    Some(Lineage(value.to_be_bytes()))
 }
 
 /// Sends a line at once.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use nats::Place;
 use nats::hints::{EVERY, Hint, Hints, Role, Seen};
-use replica::NodeId;
 use replica::node::Input;
+use replica::{Incarnation, NodeId};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -30,14 +30,23 @@ pub(super) async fn run(
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = BTreeMap::new();
+    let mut name_watch = NameWatch::default();
     while !events.is_closed() {
         ticks.tick().await;
         let hint = newest.borrow().clone();
         if hint.name.is_empty() {
             continue;
         }
+        if let Some(text) = name_watch.look(hint.incarnation, hints.newest_of(node).await) {
+            if !text.is_empty() {
+                tracing::error!("{text}");
+            }
+            status.warn(text);
+        }
         let leads = hint.role == Role::Leads;
-        if let Err(error) = hints.write(node, &hint).await {
+        let written = hints.write(node, &hint).await;
+        name_watch.has_written |= written.is_ok();
+        if let Err(error) = written {
             tracing::debug!("cannot write the hint of this node: {error}");
         } else if leads && let Ok(seen) = hints.read().await {
             report(node, &seen, &mut known, &events);
@@ -49,6 +58,39 @@ pub(super) async fn run(
                 let _ = events.send(Event::Ordered(order, Box::new(hint)));
             }
         }
+    }
+}
+
+/// After so many looks without another process, the name is this node's own again.
+const ALONE_LOOKS: u32 = 10;
+
+/// Notices another process with the name of this node: it writes its hint in the same place.
+#[derive(Debug, Default)]
+struct NameWatch {
+    /// The hint of an earlier process of this node stays until the first one of this process.
+    has_written: bool,
+    is_shared: bool,
+    alone: u32,
+}
+
+impl NameWatch {
+    /// `found`: the hint of this node in the bucket. Returns the new warning, if it has changed.
+    fn look(&mut self, own: Incarnation, found: Option<Hint>) -> Option<String> {
+        let found = found.filter(|_| self.has_written)?;
+        if found.incarnation == own {
+            self.alone += 1;
+            let is_over = self.is_shared && self.alone >= ALONE_LOOKS;
+            self.is_shared &= !is_over;
+            return is_over.then(String::new);
+        }
+        self.alone = 0;
+        let is_new = !std::mem::replace(&mut self.is_shared, true);
+        is_new.then(|| {
+            format!(
+                "another process, at {}, also has the node name {}: change cluster.node of one of them",
+                found.address, found.name
+            )
+        })
     }
 }
 
@@ -88,7 +130,7 @@ mod tests {
         let (events, mut received) = unbounded_channel();
         let mut known = BTreeMap::new();
         let mut inputs = |node, changes, is_forgotten| {
-            let hint = Hint { lineage: "7".into(), is_forgotten, ..Hint::default() };
+            let hint = Hint { lineage: "0".repeat(32), is_forgotten, ..Hint::default() };
             let seen = [Seen { node, hint, changes, age: Duration::ZERO }];
             report(1, &seen, &mut known, &events);
             received.try_recv().ok().map(|event| match event {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nats::stream::{Found, StreamError};
-use nats::{Access, ConnectCause, Place, stream};
+use nats::{ConnectCause, Place, stream};
 
 use crate::cluster::ClusterFailure;
 use crate::cluster::status::Status;
@@ -30,14 +30,7 @@ pub(crate) async fn join(
     name: &str,
     status: &Status,
 ) -> Result<Joined, ClusterFailure> {
-    let access = Access {
-        credentials: settings.nats_credentials.clone(),
-        user: settings.nats_user.clone(),
-        authority: settings.nats_ca.clone(),
-        identity: settings.nats_certificate.clone().zip(settings.nats_key.clone()),
-    };
-    let place =
-        Place { servers: settings.nats.clone(), name: name.to_owned(), replicas: 3, access };
+    let place = settings.place(name.to_owned(), 3);
     let begun = Instant::now();
     let mut told: Option<Instant> = None;
     loop {

@@ -3,23 +3,26 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 
+use origin::Names;
 use replica::report::Report;
 use replica::{Incarnation, Lineage};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-use crate::cluster::copy::{hex, lineage};
 use crate::config::protocol::Protocol;
 use crate::threads::mailbox::Peer;
 
-const LINE_BYTES_MAX: usize = 512;
+const LINE_BYTES_MAX: usize = 4096;
+/// Bytes of the names of a node in a line. The other parts are short.
+const HOSTS_BYTES_MAX: usize = 3072;
 
 /// What a connection is for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
     /// A follower reports, again and again. Each report gets an [`Answer`].
     Report(Report),
-    /// A client of another node speaks this protocol from here on.
-    Pass(Protocol, Peer),
+    /// A client of another node speaks this protocol from here on. The last value has the names of
+    /// that node, for a protocol over HTTP, whose clients say which name they use.
+    Pass(Protocol, Peer, Vec<String>),
     /// A node of this lineage needs a copy of the folder: see `copy.rs`.
     Copy(Lineage),
     /// A request over HTTP follows, which a client has sent to another node.
@@ -50,14 +53,34 @@ pub(crate) struct Answer {
 }
 
 impl Purpose {
+    /// A connection of this client, whose node has these names. If they are too long for a line, the
+    /// last ones do not count.
+    pub(crate) fn pass(protocol: Protocol, peer: Peer, names: &Names) -> Purpose {
+        let mut bytes = 0;
+        let fits = |name: &&str| {
+            bytes += name.len() + 1;
+            bytes <= HOSTS_BYTES_MAX
+        };
+        let is_word =
+            |name: &&str| !name.is_empty() && name.bytes().all(|one| one.is_ascii_graphic());
+        let is_http = protocol == Protocol::KestrelAdmin;
+        let names = names.all().filter(|_| is_http).filter(is_word);
+        Purpose::Pass(protocol, peer, names.take_while(fits).map(str::to_owned).collect())
+    }
+
     /// The line, without its end.
     pub(crate) fn encode(&self) -> String {
         match self {
             Purpose::Report(report) => report.encode(),
-            Purpose::Pass(protocol, peer) => {
-                format!("pass 1 {} {}", protocol.name(), peer.shown_with_port())
+            Purpose::Pass(protocol, peer, hosts) => {
+                let mut line = format!("pass 1 {} {}", protocol.name(), peer.shown_with_port());
+                for host in hosts {
+                    line += " ";
+                    line += host;
+                }
+                line
             }
-            Purpose::Copy(lineage) => format!("copy 1 {}", hex(*lineage)),
+            Purpose::Copy(lineage) => format!("copy 1 {lineage}"),
             Purpose::Http(client) => client.encode(),
         }
     }
@@ -67,18 +90,19 @@ impl Purpose {
             return Some(Purpose::Report(report));
         }
         if let Some(digits) = line.strip_prefix("copy 1 ") {
-            return lineage(digits).map(Purpose::Copy);
+            return digits.parse().ok().map(Purpose::Copy);
         }
         if let Some(words) = line.strip_prefix("http 1 ") {
             return HttpClient::decode(words).map(Purpose::Http);
         }
-        let (protocol, peer) = line.strip_prefix("pass 1 ")?.split_once(' ')?;
+        let mut words = line.strip_prefix("pass 1 ")?.split(' ');
+        let protocol = words.next()?;
         let protocol = Protocol::ALL.into_iter().find(|one| one.name() == protocol)?;
-        let peer = match peer {
+        let peer = match words.next()? {
             "unix" => Peer::Local,
             peer => Peer::Host(peer.parse::<SocketAddr>().ok()?),
         };
-        Some(Purpose::Pass(protocol, peer))
+        Some(Purpose::Pass(protocol, peer, words.map(str::to_owned).collect()))
     }
 }
 
@@ -173,8 +197,9 @@ mod tests {
         let peer = Peer::Host("[2001:db8::1]:4730".parse().expect("an address"));
         for purpose in [
             Purpose::Report(Report { node: 7, applied: 9, ..Report::default() }),
-            Purpose::Pass(Protocol::Gearman, peer),
-            Purpose::Pass(Protocol::Beanstalk, Peer::Local),
+            Purpose::Pass(Protocol::Gearman, peer, Vec::new()),
+            Purpose::Pass(Protocol::Beanstalk, Peer::Local, Vec::new()),
+            Purpose::Pass(Protocol::KestrelAdmin, peer, vec!["two".into(), "b.example".into()]),
             Purpose::Copy(Lineage([0x0a; 16])),
             Purpose::Http(HttpClient::default()),
             Purpose::Http(HttpClient {
@@ -190,6 +215,19 @@ mod tests {
             let answer = Answer { incarnation: u64::MAX - 1, number: 17, is_free };
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
         }
+    }
+
+    #[test]
+    fn the_names_of_a_node_fit_into_a_line() {
+        let many = (0..500).map(|number| format!("name-{number}.example"));
+        let names = Names::new(["two words".to_owned(), "10.0.0.1".to_owned()], many.collect());
+        let purpose = Purpose::pass(Protocol::KestrelAdmin, Peer::Local, &names);
+        assert!(purpose.encode().len() < LINE_BYTES_MAX);
+        assert_eq!(Purpose::decode(&purpose.encode()), Some(purpose.clone()));
+        let Purpose::Pass(_, _, hosts) = purpose else { panic!("{purpose:?}") };
+        assert!(hosts.len() > 100 && hosts[0] == "name-0.example", "{hosts:?}");
+        let other = Purpose::pass(Protocol::Gearman, Peer::Local, &names);
+        assert_eq!(other, Purpose::Pass(Protocol::Gearman, Peer::Local, Vec::new()));
     }
 
     #[test]

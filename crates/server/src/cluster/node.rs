@@ -13,7 +13,6 @@ use std::time::Duration;
 use broker::{Broker, Millis, Since, Stream};
 use http_api::ClusterFacts;
 use nats::driver::Driver;
-use nats::guard::Question;
 use nats::hints::{Hint, Order, Role};
 use replica::chain::Mix;
 use replica::claim;
@@ -118,7 +117,7 @@ impl NodeThread {
                 name,
                 address: settings.advertised(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                settings: String::new(),
+                settings: status.settings(),
             },
             can_lead: settings.lead,
             has_place: stream.has_place(),
@@ -131,14 +130,7 @@ impl NodeThread {
         let group_ready = Arc::new(Notify::new());
         let ready = group_ready.clone();
         stream.set_on_group(Arc::new(move || ready.notify_one()));
-        let question = Question {
-            place: joined.place.clone(),
-            monitors: settings.nats_monitor.clone(),
-            lineage: Some(setting.lineage),
-            stream_bytes_max: settings.stream_max_bytes,
-            allow_colocated: settings.allow_colocated,
-            unsafe_flush: settings.unsafe_flush,
-        };
+        let question = settings.question(joined.place.clone(), Some(setting.lineage));
         let guards = guards::run(question, status.clone(), events.clone());
         let is_unsafe_allowed = settings.unsafe_flush;
         let (own_hint, newest_hint) = watch::channel(Hint::default());
@@ -521,7 +513,7 @@ impl Runner {
             version: leader.version.clone(),
             format: replica::record::FORMAT,
             incarnation: *incarnation,
-            lineage: format!("{:032x}", u128::from_be_bytes(lineage.0)),
+            lineage: lineage.to_string(),
             role: if self.node.leads() {
                 Role::Leads
             } else if reads {
@@ -536,7 +528,7 @@ impl Runner {
             needs: copying.map_or(durable, |copying| copying.group),
             lag_ms: if is_behind { lag_ms } else { 0 },
             jobs: at.jobs,
-            settings: leader.settings.clone(),
+            settings: self.status.settings(),
             refusal: match self.status.refusal() {
                 none if none.is_empty() && self.node.folder_hangs(self.now_ms()) => {
                     "the data folder hangs: nothing becomes durable".to_owned()
@@ -544,6 +536,7 @@ impl Runner {
                 refusal => refusal,
             },
             fault: if copying.is_some() { self.status.said() } else { String::new() },
+            warning: self.status.warning(),
             is_forgotten: false,
             never_leads: !self.about.can_lead,
             refused_order,
@@ -600,8 +593,8 @@ fn since_last_group(at: &At, record_ms: u64, silent_ms: Option<u64>) -> Since {
         Some(silent_ms) if at.time_ms > 0 => {
             Since::Elapsed(record_ms.saturating_sub(at.time_ms) + silent_ms)
         }
-        // The first group sets the time of the cluster. Records before it count from 0.
-        Some(_) | None => Since::Wall(wall()),
+        // The first group sets the time of the cluster.
+        Some(_) | None => Since::Wall { now: wall(), record: Millis(record_ms) },
     }
 }
 
@@ -619,7 +612,10 @@ mod tests {
     fn time_goes_on_after_the_last_record() {
         let at = At { number: 3, time_ms: 1000, ..At::default() };
         assert_eq!(since_last_group(&at, 1500, Some(20)), Since::Elapsed(520));
-        assert!(matches!(since_last_group(&at, 1500, None), Since::Wall(_)));
-        assert!(matches!(since_last_group(&At::default(), 500, Some(20)), Since::Wall(_)));
+        let record = Millis(1500);
+        let since = since_last_group(&at, 1500, None);
+        assert!(matches!(since, Since::Wall { record: found, .. } if found == record));
+        let since = since_last_group(&At::default(), 500, Some(20));
+        assert!(matches!(since, Since::Wall { .. }));
     }
 }

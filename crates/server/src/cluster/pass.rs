@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notation::address::Address;
+use origin::Names;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
@@ -56,6 +57,7 @@ struct Listening {
     protocol: Protocol,
     certificates: Option<Arc<Certificates>>,
     limits: Arc<LiveLimits>,
+    names: Arc<Names>,
     shared: Arc<Shared>,
 }
 
@@ -65,6 +67,7 @@ impl Peers {
         &self,
         endpoints: &[Endpoint],
         limits: &Arc<LiveLimits>,
+        names: &Arc<Names>,
     ) -> io::Result<Passing> {
         let _inside = self.handle.enter();
         let mut tasks = Vec::new();
@@ -81,6 +84,7 @@ impl Peers {
                 protocol: listener.protocol,
                 certificates: certificates.clone(),
                 limits: limits.clone(),
+                names: names.clone(),
                 shared: self.shared.clone(),
             });
             tasks.push(self.handle.spawn(accept(listening)).abort_handle());
@@ -116,7 +120,7 @@ impl Listening {
     /// Serves one connection to its end. The client notices every failure as the end.
     async fn serve(&self, socket: impl AsyncRead + AsyncWrite + Unpin, peer: Peer) {
         let Some(_slot) = self.limits.admit(peer, self.protocol) else { return };
-        let purpose = Purpose::Pass(self.protocol, peer);
+        let purpose = Purpose::pass(self.protocol, peer, &self.names);
         let _ = match &self.certificates {
             None => self.shared.pass(socket, &purpose).await,
             Some(certificates) => {

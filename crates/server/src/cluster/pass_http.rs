@@ -19,7 +19,7 @@ use hyper::client::conn::http1::handshake;
 use hyper::header::{
     CONNECTION, EXPECT, HOST, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use hyper::{HeaderMap, Response, StatusCode, Uri, Version};
+use hyper::{HeaderMap, Response, Uri, Version};
 use hyper_util::rt::TokioIo;
 use origin::Gate;
 
@@ -49,24 +49,51 @@ impl Peers {
             let shared = shared.clone();
             Box::pin(async move {
                 let path = request.uri().path().to_owned();
-                pass(shared, request).await.unwrap_or_else(|error| refusal(&path, &error))
+                pass(shared, request).await.unwrap_or_else(|failure| failure.response(&path))
             })
         })
     }
 }
 
-async fn pass(shared: Arc<Shared>, request: Request) -> io::Result<Response<Body>> {
+/// Why a client gets no response of the leader.
+#[derive(Debug)]
+enum Failure {
+    /// The leader did not get the request, or the request changes nothing.
+    Unsent(io::Error),
+    /// The leader may have done what the request asks for.
+    Unknown(io::Error),
+}
+
+async fn pass(shared: Arc<Shared>, request: Request) -> Result<Response<Body>, Failure> {
     let purpose = Purpose::Http(client_of(&request));
-    let (link, leader) = shared.open_link(&purpose, LEADER_MAX).await?;
-    let (mut sender, connection) = handshake(TokioIo::new(link)).await.map_err(io::Error::other)?;
+    let opened = shared.open_link(&purpose, LEADER_MAX).await;
+    let (link, leader) = opened.map_err(Failure::Unsent)?;
+    let replaced = async move { shared.replaced(leader).await };
+    ask(TokioIo::new(link), request, replaced).await
+}
+
+/// Sends a request over a link. `replaced` ends when the other side does not lead any more.
+async fn ask(
+    link: impl hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    request: Request,
+    replaced: impl Future<Output = ()> + Send + 'static,
+) -> Result<Response<Body>, Failure> {
+    let opened = handshake(link).await.map_err(io::Error::other);
+    let (mut sender, connection) = opened.map_err(Failure::Unsent)?;
     tokio::spawn(async move {
         tokio::select! {
             // The request or its response shows the error.
             _ = connection => {}
-            () = shared.replaced(leader) => {}
+            () = replaced => {}
         }
     });
-    let response = sender.send_request(passed(request)).await.map_err(io::Error::other)?;
+    let is_safe = request.method().is_safe();
+    let response = sender.try_send_request(passed(request)).await.map_err(|mut error| {
+        // A request that comes back was not sent.
+        let is_sent = error.take_message().is_none();
+        let error = io::Error::other(error.into_error());
+        if is_sent && !is_safe { Failure::Unknown(error) } else { Failure::Unsent(error) }
+    })?;
     let mut response = response.map(Body::new);
     drop_headers_of_connection(response.headers_mut());
     // The leader limits how long it lasts.
@@ -112,22 +139,37 @@ fn drop_headers_of_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// What a client gets if the leader does not answer.
-fn refusal(path: &str, error: &io::Error) -> Response<Body> {
-    let why = if error.kind() == io::ErrorKind::NotConnected {
-        "no node of the cluster leads at this moment; try again".to_owned()
-    } else {
-        format!("the node that leads the cluster does not answer: {error}; try again")
-    };
-    if path.starts_with(api::PREFIX) {
-        return Problem::new(ProblemKind::Unavailable, why).at(path);
+impl Failure {
+    fn response(self, path: &str) -> Response<Body> {
+        let (kind, why) = match self {
+            Failure::Unsent(error) if error.kind() == io::ErrorKind::NotConnected => {
+                let why = "no node of the cluster leads at this moment; try again".to_owned();
+                (ProblemKind::Unavailable, why)
+            }
+            Failure::Unsent(error) => {
+                let why =
+                    format!("the node that leads the cluster does not answer: {error}; try again");
+                (ProblemKind::Unavailable, why)
+            }
+            Failure::Unknown(error) => {
+                let why = format!(
+                    "the node that leads the cluster got the request, and does not answer: {error}; perhaps the \
+                     request was carried out, so look before you send it again"
+                );
+                (ProblemKind::UnknownOutcome, why)
+            }
+        };
+        if path.starts_with(api::PREFIX) {
+            return Problem::new(kind, why).at(path);
+        }
+        complete(answer(kind.status(), TEXT, why + "\n"))
     }
-    complete(answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, why + "\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use origin::{Names, Reach};
+    use tokio::io::AsyncReadExt as _;
 
     use super::*;
 
@@ -151,6 +193,28 @@ mod tests {
         assert_eq!(request.version(), Version::HTTP_11);
         let names: Vec<&str> = request.headers().keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["host", "authorization"]);
+    }
+
+    /// The status that a client gets if the leader ends after `read` bytes of the request.
+    async fn status_after(method: &str, read: usize) -> u16 {
+        let (near, mut far) = tokio::io::duplex(1024);
+        let request = hyper::Request::builder().method(method).uri("/api/v1/queues/a");
+        let request = request.body(Body::empty()).unwrap();
+        let leader = async {
+            far.read_exact(&mut vec![0; read]).await.unwrap();
+            drop(far);
+        };
+        let replaced = std::future::pending();
+        let (asked, ()) = tokio::join!(ask(TokioIo::new(near), request, replaced), leader);
+        asked.unwrap_err().response("/api/v1/queues/a").status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn a_change_whose_outcome_is_unknown_is_not_to_be_repeated() {
+        assert_eq!(status_after("POST", 30).await, 502);
+        assert_eq!(status_after("GET", 30).await, 503, "it changes nothing");
+        let never = Failure::Unsent(io::ErrorKind::NotConnected.into());
+        assert_eq!(never.response("/console").status(), 503);
     }
 
     #[test]

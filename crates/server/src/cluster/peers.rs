@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, copy_bidir
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::copy::send::Sending;
@@ -48,6 +48,9 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The first connections of clients can come before a new leader serves.
 const ENTRANCE_MAX: Duration = Duration::from_secs(15);
 
+/// Links that have not shown a certificate yet. More wait in the queue of the kernel.
+const HANDSHAKES_MAX: usize = 64;
+
 /// Who this process is.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Identity {
@@ -55,6 +58,9 @@ pub(crate) struct Identity {
     pub(crate) incarnation: Incarnation,
     pub(crate) lineage: Lineage,
 }
+
+/// A link that another node has opened.
+type NodeLink = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// How connections from other nodes reach the I/O threads of a leader.
 pub(crate) struct Entrance {
@@ -93,14 +99,15 @@ impl Entrance {
     fn arrive_at_site(&self, client: HttpClient) -> Option<StdUnixStream> {
         let HttpClient { address, is_tls, certificate, host } = client;
         let peer = http_api::Peer { address, is_tls, certificate, ..Default::default() };
-        self.http.as_ref()?.arrive(peer, host).ok()
+        self.http.as_ref()?.arrive(peer, host.into_iter().collect()).ok()
     }
 
-    /// Gives a connection to an I/O thread. Returns the other end of it.
-    fn arrive(&self, protocol: Protocol, peer: Peer) -> Option<StdUnixStream> {
+    /// Gives a connection to an I/O thread. Returns the other end of it. `hosts` are the names of the
+    /// other node, which its clients use.
+    fn arrive(&self, protocol: Protocol, peer: Peer, hosts: Vec<String>) -> Option<StdUnixStream> {
         if protocol == Protocol::KestrelAdmin {
             let peer = http_api::Peer { address: peer.counted_address(), ..Default::default() };
-            return self.admin.as_ref()?.arrive(peer, None).ok();
+            return self.admin.as_ref()?.arrive(peer, hosts).ok();
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
         let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
@@ -183,13 +190,37 @@ impl Peers {
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    let keys = shared.keys.clone();
+    let serving = move |link| {
+        let shared = shared.clone();
+        async move {
+            // The other node notices the end of the link.
+            let _ = serve(&shared, link).await;
+        }
+    };
+    accept_links(keys, listener, HANDSHAKES_MAX, serving).await;
+}
+
+/// Accepts links from other nodes, and serves each of them in a task of its own. Anybody can connect,
+/// and only nodes have certificates. So at most `handshakes_max` links are not known yet.
+async fn accept_links<Served: Future<Output = ()> + Send + 'static>(
+    keys: Keys,
+    listener: TcpListener,
+    handshakes_max: usize,
+    serving: impl Fn(NodeLink) -> Served + Clone + Send + 'static,
+) {
+    let handshakes = Arc::new(Semaphore::new(handshakes_max));
     loop {
+        let free = handshakes.clone().acquire_owned().await.expect("nobody closes it");
         match listener.accept().await {
             Ok((socket, _)) => {
-                let shared = shared.clone();
+                let (keys, serving) = (keys.clone(), serving.clone());
                 tokio::spawn(async move {
-                    // The other node notices the end of the link.
-                    let _ = serve(&shared, socket).await;
+                    let accepted = keys.accept(socket).await;
+                    drop(free);
+                    if let Ok(link) = accepted {
+                        serving(link).await;
+                    }
                 });
             }
             Err(error) => {
@@ -201,8 +232,8 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 /// Serves one link to its end.
-async fn serve(shared: &Shared, socket: TcpStream) -> io::Result<()> {
-    let mut link = BufReader::new(shared.keys.accept(socket).await?);
+async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
+    let mut link = BufReader::new(link);
     let line = timeout(SILENCE_MAX, line::read(&mut link)).await??;
     match Purpose::decode(&line).ok_or(ErrorKind::InvalidData)? {
         Purpose::Report(first) => {
@@ -211,9 +242,9 @@ async fn serve(shared: &Shared, socket: TcpStream) -> io::Result<()> {
             let _ = shared.events.send(Event::Input(Input::Lost(node)));
             ended
         }
-        Purpose::Pass(protocol, peer) => {
+        Purpose::Pass(protocol, peer, hosts) => {
             let entrance = shared.entered().await?;
-            carry(&mut link, entrance.arrive(protocol, peer)).await
+            carry(&mut link, entrance.arrive(protocol, peer, hosts)).await
         }
         Purpose::Http(client) => {
             let entrance = shared.entered().await?;
@@ -237,7 +268,7 @@ async fn carry(
 
 async fn serve_reports(
     shared: &Shared,
-    link: &mut BufReader<tokio_rustls::server::TlsStream<TcpStream>>,
+    link: &mut BufReader<NodeLink>,
     mut report: Report,
 ) -> io::Result<()> {
     loop {
@@ -412,5 +443,50 @@ impl Shared {
             number: self.stream.acknowledged(),
             is_free: self.stream.leads() && self.broker.may_answer(now),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::tls::certificates::{Authority, Identity};
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::config::Cluster;
+
+    fn keys(authority: &Authority) -> Keys {
+        let Identity { certificate, key } = authority.issue("one").expect("a certificate");
+        let (ca, certificate, key) = (Some(authority.file.clone()), Some(certificate), Some(key));
+        Keys::load(&Cluster { ca, certificate, key, ..Cluster::default() }).expect("right files")
+    }
+
+    #[tokio::test]
+    async fn links_without_a_certificate_have_few_places() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let keys = keys(&Authority::new(folder.path(), "authority").expect("an authority"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let (served, mut links) = unbounded_channel();
+        let serving = move |link: NodeLink| {
+            let served = served.clone();
+            async move { served.send(link).expect("the test waits for it") }
+        };
+        let accepting = tokio::spawn(accept_links(keys.clone(), listener, 2, serving));
+        // A node that is known takes no place.
+        let first = keys.connect(&address).await.expect("a place is free");
+        links.recv().await.expect("it is served");
+        let mut strangers = Vec::new();
+        for _ in 0..2 {
+            strangers.push(TcpStream::connect(&address).await.expect("the kernel accepts it"));
+        }
+        let (waiting, late) = (keys.clone(), address.clone());
+        let waits = tokio::spawn(async move { waiting.connect(&late).await });
+        let early = timeout(Duration::from_millis(200), links.recv()).await;
+        assert!(early.is_err(), "all places are taken");
+        drop(strangers);
+        waits.await.expect("no panic").expect("a place is free again");
+        links.recv().await.expect("it is served");
+        drop(first);
+        accepting.abort();
     }
 }

@@ -43,6 +43,10 @@ pub(crate) struct Status {
     said: Mutex<String>,
     /// Why the node does not begin to lead. Empty: it can.
     refusal: Mutex<String>,
+    /// What an operator should mend. Empty: nothing.
+    warning: Mutex<String>,
+    /// The settings that all nodes should have in common.
+    settings: Mutex<String>,
     facts: Mutex<Option<ClusterFacts>>,
     view: Mutex<View>,
     link: Mutex<Option<Link>>,
@@ -59,6 +63,8 @@ impl Default for Status {
         Status {
             said: Mutex::default(),
             refusal: Mutex::default(),
+            warning: Mutex::default(),
+            settings: Mutex::default(),
             facts: Mutex::default(),
             view: Mutex::default(),
             link: Mutex::default(),
@@ -85,6 +91,28 @@ impl Status {
     /// Why the node does not begin to lead. Empty: it can.
     pub(crate) fn refusal(&self) -> String {
         lock(&self.refusal).clone()
+    }
+
+    /// What an operator should mend, although this node serves. Empty: nothing.
+    pub(crate) fn warn(&self, text: String) {
+        *lock(&self.warning) = text;
+    }
+
+    /// What an operator should mend, although this node serves. Empty: nothing.
+    pub(crate) fn warning(&self) -> String {
+        lock(&self.warning).clone()
+    }
+
+    /// The settings that all nodes should have in common: see [`Config::common`].
+    ///
+    /// [`Config::common`]: crate::config::Config::common
+    pub(crate) fn use_settings(&self, common: String) {
+        *lock(&self.settings) = common;
+    }
+
+    /// The settings that all nodes should have in common.
+    pub(crate) fn settings(&self) -> String {
+        lock(&self.settings).clone()
     }
 
     /// The numbers for metrics.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use api::types;
 use nats::guard::{Found, Needed};
-use nats::hints::{Role, Seen};
+use nats::hints::{Role, Seen, differing_settings};
 use replica::Seq;
 use replica::node::GUARDS_AGE_MAX_MS;
 
@@ -83,6 +83,8 @@ pub(crate) fn shown(settings: &Cluster, stream: &str, status: &Status) -> types:
 /// `age`: how long ago the hints were read. `group`: the last one of the stream.
 fn shown_nodes(nodes: &[Seen], age: Duration, group: u64) -> Vec<types::ClusterNode> {
     let known = nodes.iter().filter(|seen| !seen.hint.is_forgotten);
+    let leads = |seen: &&Seen| seen.hint.role == Role::Leads;
+    let leader = nodes.iter().filter(leads).max_by_key(|seen| seen.hint.epoch);
     let mut shown: Vec<types::ClusterNode> = known
         .map(|Seen { node, hint, age: silent, .. }| {
             let silent = *silent + age;
@@ -92,7 +94,13 @@ fn shown_nodes(nodes: &[Seen], age: Duration, group: u64) -> Vec<types::ClusterN
                 Role::Follows => types::NodeState::Follows,
                 Role::Starts => types::NodeState::Starts,
             };
-            let problem = [&hint.fault, &hint.refusal].into_iter().find(|text| !text.is_empty());
+            let differing = leader.map_or_else(Vec::new, |leader| {
+                differing_settings(&leader.hint.settings, &hint.settings)
+            });
+            let differs = (!differing.is_empty())
+                .then(|| format!("other settings than the leader: {}", differing.join(", ")));
+            let told = [&hint.fault, &hint.refusal, &hint.warning].into_iter();
+            let problem = told.cloned().chain(differs).find(|text| !text.is_empty());
             types::ClusterNode {
                 name: hint.name.clone(),
                 number: format!("{node:016x}"),
@@ -106,7 +114,7 @@ fn shown_nodes(nodes: &[Seen], age: Duration, group: u64) -> Vec<types::ClusterN
                 lag_ms: hint.lag_ms,
                 jobs: hint.jobs,
                 silent_ms: silent.as_millis() as u64,
-                problem: problem.cloned(),
+                problem,
             }
         })
         .collect();
@@ -168,6 +176,8 @@ mod tests {
         ];
         all[3].hint.is_forgotten = true;
         all[2].hint.refusal = "flush".to_owned();
+        all[1].hint.settings = "limits=1 policies=2".to_owned();
+        all[0].hint.settings = "limits=1 policies=3".to_owned();
         let shown = shown_nodes(&all, Duration::from_secs(1), 100);
         let shown: Vec<_> = shown
             .iter()
@@ -178,7 +188,12 @@ mod tests {
             [
                 ("one", types::NodeState::Leads, 1, None),
                 ("three", types::NodeState::Silent, 50, Some("flush")),
-                ("two", types::NodeState::Follows, 10, None),
+                (
+                    "two",
+                    types::NodeState::Follows,
+                    10,
+                    Some("other settings than the leader: policies")
+                ),
             ]
         );
     }

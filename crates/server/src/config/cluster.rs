@@ -4,8 +4,11 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nats::guard::Question;
+use nats::{Access, Place};
 use notation::address::{Address, ListenAddress, parse_listeners};
 use notation::{duration, port, size};
+use replica::Lineage;
 
 use crate::config::Durability;
 use crate::config::settings::{
@@ -106,6 +109,29 @@ impl Cluster {
     /// The address at which other nodes reach this node.
     pub fn advertised(&self) -> String {
         self.advertise.clone().unwrap_or_else(|| self.listen.to_string())
+    }
+
+    /// The stream, with this name and number of replicas, and how to reach it.
+    pub fn place(&self, name: String, replicas: usize) -> Place {
+        let access = Access {
+            credentials: self.nats_credentials.clone(),
+            user: self.nats_user.clone(),
+            authority: self.nats_ca.clone(),
+            identity: self.nats_certificate.clone().zip(self.nats_key.clone()),
+        };
+        Place { servers: self.nats.clone(), name, replicas, access }
+    }
+
+    /// What the servers of NATS and the stream are asked. `lineage`: that of the stream, if it exists.
+    pub fn question(&self, place: Place, lineage: Option<Lineage>) -> Question {
+        Question {
+            place,
+            monitors: self.nats_monitor.clone(),
+            lineage,
+            stream_bytes_max: self.stream_max_bytes,
+            allow_colocated: self.allow_colocated,
+            unsafe_flush: self.unsafe_flush,
+        }
     }
 
     /// Checks that the values fit together. An error is a key, and what is wrong with it.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use broker::{Answer, SessionId};
 use tokio::sync::{Notify, oneshot};
 
+use crate::cluster::status::Status;
 use crate::config::Config;
 use crate::config::settings::{Setting, settings};
 use crate::config::sources::{Effective, Sources};
@@ -27,6 +28,8 @@ pub(crate) struct Reloader {
     messages: Option<Messages>,
     /// The certificates of TLS listeners, if any.
     certificates: Option<Arc<Certificates>>,
+    /// The status of the node, which tells other nodes what they should have in common.
+    node: Arc<Status>,
     /// The current configuration.
     config: Mutex<Config>,
     /// The sources of all requests since the last reload began. Each connection has at most one
@@ -70,12 +73,15 @@ impl Reloader {
         limits: Arc<LiveLimits>,
         messages: Option<Messages>,
         certificates: Option<Arc<Certificates>>,
+        node: Arc<Status>,
     ) -> Reloader {
+        node.use_settings(config.common());
         Reloader {
             sources: sources.map(Mutex::new),
             limits,
             messages,
             certificates,
+            node,
             config: Mutex::new(config),
             requesters: Mutex::default(),
             asked: Notify::new(),
@@ -92,6 +98,24 @@ impl Reloader {
         requesters.push(requester);
         drop(requesters);
         self.asked.notify_one();
+    }
+
+    /// The current configuration.
+    pub(crate) fn config(&self) -> Config {
+        lock(&self.config).clone()
+    }
+
+    /// Handles requests of a node that follows, until the future is dropped. The limits apply now. The
+    /// policies apply when the node leads: until then, it has those of the leader.
+    pub(crate) async fn run_as_follower(self: Arc<Self>) {
+        loop {
+            self.asked.notified().await;
+            // Only signals ask a follower, and wait for no answer.
+            lock(&self.requesters).clear();
+            let reloader = self.clone();
+            // The messages have its result.
+            let _ = on_a_thread(move || reloader.take_over()).await;
+        }
     }
 
     /// Handles requests until the future is dropped.
@@ -168,6 +192,7 @@ impl Reloader {
         if loaded.policies != current.policies {
             changed.push(POLICIES.to_owned());
         }
+        self.node.use_settings(loaded.common());
         *lock(&self.config) = loaded;
         tracing::info!("configuration reloaded");
         Ok(changed)
@@ -240,7 +265,8 @@ mod tests {
         let config = Config::default();
         let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
         let sources = Sources { file: Some(file.clone()), ..Sources::default() };
-        let reloader = Reloader::new(config, Some(sources), limits.clone(), None, None);
+        let reloader =
+            Reloader::new(config, Some(sources), limits.clone(), None, None, Arc::default());
         let reloader = Arc::new(reloader);
         let clock = Clock::start();
         let broker = Broker::memory(broker::EngineSetup::default(), clock.now());

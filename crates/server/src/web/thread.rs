@@ -69,9 +69,9 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Serves the client of another node. Returns the other end of its connection. `host` is the name
-    /// of that node that the client uses.
-    pub(crate) fn arrive(&self, peer: Peer, host: Option<String>) -> io::Result<StdUnixStream> {
+    /// Serves the client of another node. Returns the other end of its connection. `hosts` are the
+    /// names of that node that the client may use.
+    pub(crate) fn arrive(&self, peer: Peer, hosts: Vec<String>) -> io::Result<StdUnixStream> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;
@@ -80,7 +80,7 @@ impl Door {
             UnixStream::from_std(theirs)?
         };
         // The client may be on the machine of the other node, but not on this one.
-        let gate = Gate { names: Arc::new(self.names.with(host)), reach: Reach::Network };
+        let gate = Gate { names: Arc::new(self.names.with(hosts)), reach: Reach::Network };
         let client = Client { gate, peer: Peer { is_passed: true, is_operator: false, ..peer } };
         let served = self.served.clone();
         self.served.connections.admit(|ticket| {

@@ -26,7 +26,7 @@ const LAST_BYTES_MAX: u64 = 300_000;
 /// A clock runs at most this much too fast or too slow, in millionths.
 const DRIFT_MAX: u64 = 10_000;
 /// The wall clocks of two nodes differ by at most twice this.
-const SKEW_MS_MAX: u64 = 10_000;
+pub(crate) const SKEW_MS_MAX: u64 = 10_000;
 
 /// A monotonic clock that is a little too fast or too slow.
 #[derive(Copy, Clone, Debug)]
@@ -287,7 +287,8 @@ impl Member {
             let last = process.broker.stream().map_or(0, |stream| stream.at().time_ms);
             // Without an error, the wall clock does not go back.
             let least = if self.skew_ms == SKEW_MS_MAX { last } else { 0 };
-            Since::Wall(Millis((wall + self.skew_ms - SKEW_MS_MAX).max(least)))
+            let now = Millis((wall + self.skew_ms - SKEW_MS_MAX).max(least));
+            Since::Wall { now, record: Millis(process.node.reader().time_ms()) }
         };
         let first = if ignores_limit { 0 } else { id_limit - CLAIM_IDS };
         let led = process.broker.lead(epoch, first..id_limit, since);

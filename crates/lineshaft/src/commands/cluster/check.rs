@@ -17,8 +17,8 @@ use serde::Serialize;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use super::place::{Node, patiently, shown_lineage};
-use super::{block_on, folders};
+use super::place::{Node, patiently};
+use super::{block_on, folders, status};
 use crate::cli::CheckArguments;
 use crate::text::{complain, count, counted, print_line, print_value};
 
@@ -136,7 +136,7 @@ async fn check_stream(mut node: Node, repair: bool) -> Result<Checked> {
     let Some(lineage) = stream::lineage(&info.config) else {
         bail!(StreamError::NoLineage(name));
     };
-    checked.lineage = shown_lineage(lineage);
+    checked.lineage = lineage.to_string();
     node.question.lineage = Some(lineage);
     let found = node.look().await?;
     let all = found.wrong.iter().chain(&found.small);
@@ -170,8 +170,28 @@ async fn check_stream(mut node: Node, repair: bool) -> Result<Checked> {
             checked.last_record
         ));
     }
+    let last_claim = stream::last_claim(&context, node.place()).await?;
+    checked.problems.extend(lost_claim(last_claim, reading.audit.last_claim(), reading.last));
     compare(&mut checked, &hints, &reading);
+    let leader = status::leader(&hints).or(hints.first().map(|seen| &seen.hint));
+    if let Some(one) = leader {
+        checked.problems.extend(hints.iter().filter_map(|seen| status::unlike(one, &seen.hint)));
+    }
     Ok(checked)
+}
+
+/// Each append names the last claim of the stream. `found`: the one that the stream has. `read`: the
+/// last one of its records.
+fn lost_claim(found: Option<Seq>, read: Seq, last: Seq) -> Option<String> {
+    let is_lost = match found {
+        Some(seq) => seq < read,
+        None => last > 0,
+    };
+    is_lost.then(|| {
+        "the last claim of the stream is lost: somebody has removed it. No node can append any more; stop all nodes, \
+         delete the stream, and begin a new one with `lineshaft cluster recover`"
+            .to_owned()
+    })
 }
 
 /// Compares what the nodes say about their newest group with the stream.
@@ -292,6 +312,21 @@ impl Reading {
         match self.driver.problem() {
             Some(problem) => bail!(problem),
             None => bail!("the stream has no leader: most of its NATS servers are down"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_somebody_removed_is_named() {
+        assert_eq!(lost_claim(None, 0, 0), None, "nobody has led yet");
+        assert_eq!(lost_claim(Some(7), 7, 90), None);
+        assert_eq!(lost_claim(Some(95), 7, 90), None, "another node has claimed since then");
+        for found in [None, Some(3)] {
+            assert!(lost_claim(found, 7, 90).is_some_and(|text| text.contains("claim")));
         }
     }
 }

@@ -140,8 +140,8 @@ pub(super) fn next_step(origin: &At) -> &'static str {
     if origin.jobs == 0 {
         "Start this server first: it leads. The other nodes begin with empty folders."
     } else {
-        "Start this server first: it leads. The other nodes begin with a backup of its folder: see \
-         docs/replication.md."
+        "Start this server first: it leads. The other nodes begin with empty folders, and fetch a copy \
+         of its jobs."
     }
 }
 

@@ -11,7 +11,6 @@ use replica::group::At;
 use serde::Serialize;
 
 use super::super::import::refusal;
-use super::place::shown_lineage;
 use crate::text::{count, counted, print_line};
 
 /// A folder, as it was read and computed again.
@@ -75,7 +74,7 @@ impl Folder {
         Folder {
             path: folder.to_owned(),
             verified: problem.is_empty(),
-            lineage: audited.place.map(|(lineage, _)| shown_lineage(lineage)),
+            lineage: audited.place.map(|(lineage, _)| lineage.to_string()),
             epoch: at.map(|at| at.epoch),
             group: at.map(|at| at.number),
             chain: at.map(|at| format!("{:016x}", at.chain.0)),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use ::log::Settings;
 use anyhow::{Context as _, Result, anyhow, bail};
+use nats::Place;
 use nats::guard::{self, Found, Question};
 use nats::stream::StreamError;
-use nats::{Access, Place};
 use replica::Lineage;
 use server::config::{Cluster, Config};
 
@@ -82,20 +82,7 @@ fn question(cluster: &Cluster, replicas: usize) -> Result<Question> {
              cluster.nats_monitor; docs/replication.md has an example"
         );
     };
-    let access = Access {
-        credentials: cluster.nats_credentials.clone(),
-        user: cluster.nats_user.clone(),
-        authority: cluster.nats_ca.clone(),
-        identity: cluster.nats_certificate.clone().zip(cluster.nats_key.clone()),
-    };
-    Ok(Question {
-        place: Place { servers: cluster.nats.clone(), name, replicas, access },
-        monitors: cluster.nats_monitor.clone(),
-        lineage: None,
-        stream_bytes_max: cluster.stream_max_bytes,
-        allow_colocated: cluster.allow_colocated,
-        unsafe_flush: cluster.unsafe_flush,
-    })
+    Ok(cluster.question(cluster.place(name, replicas), None))
 }
 
 /// The identity of a new history.
@@ -107,9 +94,4 @@ pub(super) fn new_lineage() -> Result<Lineage> {
         return Err(anyhow!("/dev/urandom has only zeros"));
     }
     Ok(lineage)
-}
-
-/// A lineage as people and the stream's metadata show it.
-pub(super) fn shown_lineage(lineage: Lineage) -> String {
-    format!("{:032x}", u128::from_be_bytes(lineage.0))
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nats::guard::Found;
-use nats::hints::{Hint, HintError, Hints, Role, Seen};
+use nats::hints::{Hint, HintError, Hints, Role, Seen, differing_settings};
 use nats::stream::{self, StreamError};
 use notation::size;
 use serde::Serialize;
 
 use super::block_on;
-use super::place::{Node, shown_lineage};
+use super::place::Node;
 use crate::cli::StatusOfClusterArguments;
 use crate::text::{complain, count, print_line, print_value, seconds};
 
@@ -126,7 +126,7 @@ async fn look_at_stream(node: &mut Node, shown: &mut Shown) -> Result<()> {
     }
     shown.stream = Some(ShownStream {
         name,
-        lineage: stream::lineage(&info.config).map(shown_lineage).unwrap_or_default(),
+        lineage: stream::lineage(&info.config).map(|one| one.to_string()).unwrap_or_default(),
         first_record: info.state.first_sequence,
         last_record: info.state.last_sequence,
         bytes: info.state.bytes,
@@ -197,9 +197,14 @@ fn look_at_nodes(all: &[Seen], shown: &mut Shown) {
             ));
             continue;
         }
-        for (what, text) in [("does not serve", &hint.fault), ("does not lead", &hint.refusal)] {
+        let told = [
+            (" does not serve", &hint.fault),
+            (" does not lead", &hint.refusal),
+            ("", &hint.warning),
+        ];
+        for (what, text) in told {
             if !text.is_empty() {
-                problems.push(format!("node {name} {what}: {text}"));
+                problems.push(format!("node {name}{what}: {text}"));
             }
         }
         if hint.lag_ms > LAG_MAX_MS {
@@ -213,17 +218,9 @@ fn look_at_nodes(all: &[Seen], shown: &mut Shown) {
     if live.len() == 1 {
         problems.push("only one node is up: its loss stops the cluster".to_owned());
     }
-    if live.iter().any(|hint| hint.settings != live[0].settings) {
-        let names: Vec<&str> = live.iter().map(|hint| hint.name.as_str()).collect();
-        problems.push(format!(
-            "the settings or policies of {} differ: give all nodes the same file",
-            names.join(", ")
-        ));
-    }
-    for (at, hint) in live.iter().enumerate() {
-        if live[..at].iter().any(|other| other.name == hint.name) {
-            problems.push(format!("two nodes have the name {}: change cluster.node", hint.name));
-        }
+    // All are compared with the leader, because its settings count now.
+    if let Some(one) = leader(all).or(live.first().copied()) {
+        problems.extend(live.iter().filter_map(|hint| unlike(one, hint)));
     }
     shown.nodes = seen
         .iter()
@@ -233,6 +230,20 @@ fn look_at_nodes(all: &[Seen], shown: &mut Shown) {
             hint: seen.hint.clone(),
         })
         .collect();
+}
+
+/// What differs between the settings of two nodes.
+pub(super) fn unlike(one: &Hint, other: &Hint) -> Option<String> {
+    let parts = differing_settings(&one.settings, &other.settings);
+    (!parts.is_empty()).then(|| {
+        format!(
+            "the settings of nodes {} and {} differ ({}): give all nodes the same settings, and reload or \
+             restart them",
+            one.name,
+            other.name,
+            parts.join(", ")
+        )
+    })
 }
 
 fn print(shown: &Shown) -> Result<()> {
@@ -315,7 +326,11 @@ mod tests {
         wrong(|nodes| nodes[1].hint.lag_ms = 30_001, "node b is 30 s behind");
         wrong(|nodes| nodes[1].hint.fault = "broken".into(), "node b does not serve: broken");
         wrong(|nodes| nodes[1].hint.refusal = "flush".into(), "node b does not lead: flush");
-        wrong(|nodes| nodes[1].hint.settings = "x".into(), "the settings or policies of a, b");
-        wrong(|nodes| nodes[1].hint.name = "a".into(), "two nodes have the name a");
+        wrong(|nodes| nodes[1].hint.warning = "two of it".into(), "node b: two of it");
+        let policies = |nodes: &mut Vec<Seen>| {
+            nodes[0].hint.settings = "limits=1 policies=1".into();
+            nodes[1].hint.settings = "limits=1 policies=2".into();
+        };
+        wrong(policies, "the settings of nodes a and b differ (policies)");
     }
 }

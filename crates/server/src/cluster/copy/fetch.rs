@@ -22,8 +22,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::PIECE_BYTES;
 use super::receive::{Need, Progress, ReceiveError, receive};
-use super::{PIECE_BYTES, hex};
 use crate::cluster::ClusterFailure;
 use crate::cluster::keys::Keys;
 use crate::cluster::node::Event;
@@ -89,7 +89,7 @@ impl Fetch {
     async fn run(self, group: u64) {
         let (sender, seen) = watch::channel(Vec::new());
         let hints = Hints::new(self.place.clone());
-        tokio::spawn(look(hints, hex(self.lineage), self.status.clone(), sender));
+        tokio::spawn(look(hints, self.lineage.to_string(), self.status.clone(), sender));
         let begun = Instant::now();
         let mut failed: BTreeMap<NodeId, Instant> = BTreeMap::new();
         let mut last = None;
@@ -98,7 +98,7 @@ impl Fetch {
             failed.retain(|_, at| at.elapsed() < FAILED_FOR);
             let wanted = Wanted {
                 own: self.node,
-                lineage: hex(self.lineage),
+                lineage: self.lineage.to_string(),
                 last,
                 may_ask_leader: begun.elapsed() >= LEADER_AFTER,
             };

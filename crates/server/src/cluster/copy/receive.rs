@@ -17,7 +17,7 @@ use crate::cluster::line::{self, Purpose};
 /// Time between two signs of life, while the receiver checks what it has.
 const WAIT_PERIOD: Duration = Duration::from_secs(1);
 /// A file system needs a little more than the bytes of the files.
-const ROOM_EXTRA_BYTES: u64 = 1 << 20;
+pub(super) const ROOM_EXTRA_BYTES: u64 = 1 << 20;
 /// No file of a log is larger. Its room is allocated before its bytes arrive.
 const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 
@@ -101,7 +101,7 @@ async fn receive_all(
         Reply::Busy => return Err(ReceiveError::Busy),
         Reply::Refused(reason) => return Err(ReceiveError::Refused(reason)),
     };
-    let Held { lineage, group, bytes: total_bytes, point } = held;
+    let Held { lineage, group, bytes: total_bytes, zeros, point } = held;
     if lineage != need.lineage {
         return Err(ReceiveError::OtherLineage);
     }
@@ -113,7 +113,8 @@ async fn receive_all(
     let mut copy = begin(link, disk.clone(), point).await?;
     progress.bytes = copy.kept_bytes();
     tell(progress);
-    let needed = total_bytes.saturating_sub(progress.bytes) + ROOM_EXTRA_BYTES;
+    let all_bytes = total_bytes.saturating_add(zeros);
+    let needed = all_bytes.saturating_sub(progress.bytes).saturating_add(ROOM_EXTRA_BYTES);
     let free = disk.space().map_err(ReceiveError::Disk)?.free;
     if free < needed {
         return Err(ReceiveError::NoRoom { needed, free });

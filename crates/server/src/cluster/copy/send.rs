@@ -103,11 +103,8 @@ impl Source {
         check: &(dyn Fn() -> io::Result<()> + Sync),
     ) -> io::Result<()> {
         let Source { point, group, lineage, .. } = *self;
-        let mut bytes = 0;
-        for number in point.first()..=point.last() {
-            bytes += self.open(number)?.1.bytes;
-        }
-        let held = Held { lineage, group, bytes, point };
+        let (bytes, zeros) = self.size().await?;
+        let held = Held { lineage, group, bytes, zeros, point };
         write_line(link, Reply::Held(held).encode()).await?;
         let first = loop {
             let line = timeout(SILENCE_MAX, line::read(link)).await??;
@@ -121,20 +118,38 @@ impl Source {
         }
         let mut pace = Pace { bytes_per_s, next: Instant::now() };
         for number in first..=point.last() {
-            let (reader, head) = self.open(number)?;
+            let (reader, head) = self.open(number).await?;
             write_line(link, head.encode()).await?;
             send_bytes(link, reader, head.bytes, &mut pace, check).await?;
         }
         timeout(SILENCE_MAX, link.flush()).await?
     }
 
-    fn open(&self, number: u32) -> io::Result<(SegmentReader, Head)> {
-        let source = BackupSource::new(self.disk.as_ref(), self.point);
-        let reader = source.open(number)?;
-        let size = reader.size();
-        let bytes = if source.is_sealed(number) { size } else { self.point.end().offset() };
-        Ok((reader, Head { size, bytes }))
+    /// The bytes of all segments, and the zeros after them.
+    pub(super) async fn size(&self) -> io::Result<(u64, u64)> {
+        let (mut bytes, mut zeros) = (0, 0);
+        for number in self.point.first()..=self.point.last() {
+            let (_, head) = self.open(number).await?;
+            bytes += head.bytes;
+            zeros += head.size - head.bytes;
+        }
+        Ok((bytes, zeros))
     }
+
+    /// Opens a segment. The thread of the links must not wait for the disk.
+    async fn open(&self, number: u32) -> io::Result<(SegmentReader, Head)> {
+        let (disk, point) = (self.disk.clone(), self.point);
+        let opened = spawn_blocking(move || open(disk.as_ref(), point, number));
+        opened.await.map_err(io::Error::other)?
+    }
+}
+
+fn open(disk: &dyn Disk, point: BackupPoint, number: u32) -> io::Result<(SegmentReader, Head)> {
+    let source = BackupSource::new(disk, point);
+    let reader = source.open(number)?;
+    let size = reader.size();
+    let bytes = if source.is_sealed(number) { size } else { point.end().offset() };
+    Ok((reader, Head { size, bytes }))
 }
 
 async fn send_bytes(

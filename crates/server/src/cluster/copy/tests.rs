@@ -191,7 +191,9 @@ async fn a_copy_ends_well_after_a_cut_at_every_message() {
     assert_eq!(progress.bytes, progress.total_bytes);
     assert_eq!(start(&clean), sender.at);
     let broker = node(&clean);
-    broker.lead(1, JOBS + 1..JOBS + 100, Since::Wall(NOW)).expect("ids are left");
+    broker
+        .lead(1, JOBS + 1..JOBS + 100, Since::Wall { now: NOW, record: NOW })
+        .expect("ids are left");
     assert_eq!(broker.turn(NOW).totals().ready, JOBS);
 
     let ends = message_ends(&sent);
@@ -288,6 +290,17 @@ async fn copies_that_do_not_fit_are_refused() {
     let (received, _) = transfer(&sender.source, &disk, NEED, Fault::default()).await;
     assert!(matches!(received, Err(ReceiveError::NoRoom { .. })), "{received:?}");
     assert_eq!(disk.names(), names, "nothing was written");
+    // The last segment has its full size on the disk, although its zeros do not arrive.
+    let (bytes, zeros) = sender.source.size().await.expect("the disk works");
+    assert!(zeros > 1, "{zeros} zeros");
+    let extra = super::receive::ROOM_EXTRA_BYTES;
+    disk.set_capacity(disk.used() + bytes + extra + zeros / 2);
+    let (received, _) = transfer(&sender.source, &disk, NEED, Fault::default()).await;
+    assert!(matches!(received, Err(ReceiveError::NoRoom { .. })), "{received:?}");
+    assert_eq!(disk.names(), names, "nothing was written");
+    disk.set_capacity(disk.used() + bytes + extra + zeros);
+    let (received, _) = transfer(&sender.source, &disk, NEED, Fault::default()).await;
+    received.expect("there is room");
 }
 
 /// Asks a node for a copy. Returns its first line.
@@ -353,7 +366,8 @@ async fn the_rate_is_bounded_and_a_copy_ends_when_the_log_needs_its_files() {
 fn lines_are_read_as_they_were_written() {
     let point =
         "log 00070707070707070707070707070707 first 3 end 7 123456".parse().expect("a point");
-    let held = Held { lineage: Lineage([0x0b; 16]), group: 17, bytes: u64::MAX, point };
+    let lineage = Lineage([0x0b; 16]);
+    let held = Held { lineage, group: 17, bytes: u64::MAX, zeros: 5, point };
     for reply in [Reply::Held(held), Reply::Busy, Reply::Refused("no such thing".to_owned())] {
         assert_eq!(Reply::decode(&reply.encode()), Some(reply));
     }

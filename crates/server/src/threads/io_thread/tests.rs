@@ -51,7 +51,8 @@ impl Rounds {
     fn configured(protocol: Protocol, broker: Broker, config: &Config) -> Rounds {
         let clock = Clock::start();
         let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
-        let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
+        let reloader =
+            Reloader::new(config.clone(), None, limits.clone(), None, None, Arc::default());
         let controls =
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(config, clock.now());
