@@ -198,6 +198,8 @@ impl IoThread {
                 timer_for = wanted;
                 self.set_timer(timer.as_mut(), wanted);
             }
+            // If a socket is ready, the thread does not sleep.
+            self.let_committer_work();
             self.inbox.sleep(timer.as_mut(), alarm).await;
             loop {
                 self.round();
