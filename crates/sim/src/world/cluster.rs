@@ -172,6 +172,8 @@ impl World {
 
     /// A node that has claimed begins to serve, although the old leader may live on.
     pub(super) fn switch(&mut self) -> Checked {
+        // The process that serves may have just ended.
+        self.look_at_nodes()?;
         let Some(cluster) = &mut self.cluster else { return Ok(()) };
         match cluster.successor() {
             Some(number) => self.serve(number),
