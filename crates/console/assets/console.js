@@ -4,10 +4,18 @@ const PAUSE_MS = 2000;
 const EVENTS = "/api/v1/events";
 const words = document.body.dataset;
 const state = document.getElementById("live-state");
-let source, timer, lastAt = 0, isBusy = false, failures = 0;
+const lost = document.getElementById("lost");
+let source, timer, lastAt = 0, isBusy = false, failures = 0, answerAt = new Date();
 
 function say(text) {
   if (state && state.textContent !== text) state.textContent = text;
+}
+
+// Old numbers must not look like present ones.
+function sayLost(isLost) {
+  if (!lost || lost.hidden === !isLost) return;
+  if (isLost) lost.textContent = words.wordStale + " " + answerAt.toLocaleTimeString(document.documentElement.lang);
+  lost.hidden = !isLost;
 }
 
 // A person writes or selects something there, which a new part would take away.
@@ -44,6 +52,8 @@ async function refresh() {
   const signal = AbortSignal.timeout(5000);
   const response = await fetch(location.href, { cache: "no-store", headers: { "X-Live": "1" }, signal });
   if (response.status === 404) return words.wordGone;
+  // The person is no longer signed in, for example because the server started again.
+  if (response.status === 401) location.reload();
   if (!response.ok) throw new Error(response.status);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live]")) {
@@ -63,10 +73,12 @@ function refreshSoon(pause) {
     try {
       say(await refresh());
       failures = 0;
+      answerAt = new Date();
     } catch {
       failures += 1;
       if (failures > 1) say(words.wordLost);
     }
+    sayLost(failures > 1);
     isBusy = false;
     // Without events, the page asks again after a pause.
     if (source?.readyState !== EventSource.OPEN) refreshSoon(PAUSE_MS * Math.min(1 + failures, 8));

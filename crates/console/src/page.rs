@@ -98,7 +98,7 @@ impl Page {
                     script type="module" src=(address("console.js")) {}
                 }
                 body data-word-live=(t.frame.live) data-word-lost=(t.frame.lost)
-                    data-word-gone=(t.frame.gone)
+                    data-word-gone=(t.frame.gone) data-word-stale=(t.frame.stale)
                 {
                     a .skip href="#main" { (t.frame.skip) }
                     header {
@@ -211,6 +211,7 @@ fn banner(t: &Texts, health: &Health) -> Markup {
                     }
                 }
             }
+            p #lost .banner .critical hidden {}
         }
     }
 }

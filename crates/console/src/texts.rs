@@ -58,6 +58,8 @@ pub(crate) struct Frame {
     pub(crate) on: With,
     pub(crate) live: &'static str,
     pub(crate) lost: &'static str,
+    /// The time of the last answer follows.
+    pub(crate) stale: &'static str,
     pub(crate) gone: &'static str,
     pub(crate) language: &'static str,
     pub(crate) colors: &'static str,

@@ -26,6 +26,7 @@ pub(super) static TEXTS: Texts = Texts {
         on: |host| format!("Lineshaft on {host}"),
         live: "live",
         lost: "no answer from the server",
+        stale: "The server does not answer. This page shows its state at",
         gone: "this does not exist any more",
         language: "Language",
         colors: "Colors",

@@ -28,6 +28,7 @@ pub(super) static TEXTS: Texts = Texts {
         on: |host| format!("{host} 上的 Lineshaft"),
         live: "实时更新",
         lost: "服务器没有应答",
+        stale: "服务器没有应答。本页显示的是当时的状态：",
         gone: "这里的内容已不存在",
         language: "语言",
         colors: "配色",

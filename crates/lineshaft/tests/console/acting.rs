@@ -135,6 +135,8 @@ fn numbers_change_without_a_reload() {
     let streams = "return performance.getEntriesByType('resource')\
         .filter((one) => one.name.endsWith('/api/v1/events')).length";
     assert!(page.run(streams, &[]).as_u64().unwrap() <= 1);
+    assert_eq!(page.text("#lost"), "");
     world.server.signal(Signal::KILL);
     page.wait_for_text("#live-state", "no answer");
+    page.wait_for_text("#lost", "The server does not answer. This page shows its state at");
 }
