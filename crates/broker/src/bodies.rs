@@ -37,6 +37,8 @@ const AHEAD_BYTES_MIN: u64 = 32 * 1024;
 const AHEAD_BYTES_MAX: u64 = 512 * 1024;
 const AHEAD_JOBS: usize = 4096;
 const AHEAD_LOOKS: usize = 8192;
+/// The limit of bytes of bodies that come with the blocks of one load.
+const BLOCKS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Decides which bodies of jobs in the log are also in memory.
 #[derive(Debug, Default)]
@@ -307,11 +309,9 @@ impl Core {
         let first = Window { next: None, bytes: AHEAD_BYTES_MIN / 2 };
         let window = self.bodies.ahead.entry(queue).or_insert(first);
         window.bytes = (window.bytes * 2).min(AHEAD_BYTES_MAX);
-        // Bodies beyond a limit would leave the memory again at once. So load at most half of the
-        // limit. Bodies that are in memory already count, too.
-        let limits = [self.bodies.bytes_max, self.engine.memory_max(queue)];
-        let halves = limits.into_iter().flatten().map(|max| max / 2);
-        let bytes_max = halves.fold(window.bytes, u64::min);
+        let window_bytes = window.bytes;
+        // Bodies that are in memory already count, too.
+        let bytes_max = self.bytes_ahead(queue).min(window_bytes);
         let (mut bytes, mut ids) = (0, Vec::new());
         let (mut found, mut holds) = (Vec::new(), BTreeMap::new());
         // Jobs that follow each other are mostly in one segment.
@@ -337,13 +337,22 @@ impl Core {
                 break;
             }
         }
-        // A consumer that takes the middle job of this piece needs the next piece soon.
-        if self.engine.has_stored(queue) {
-            window.next = ids.get(ids.len() / 2).copied();
-        } else {
+        // A consumer that takes the middle job of this piece needs the next piece soon. If all
+        // bodies are there, the next stored body that a client takes begins a new window.
+        if found.is_empty() {
             self.bodies.ahead.remove(&queue);
+        } else if let Some(window) = self.bodies.ahead.get_mut(&queue) {
+            window.next = ids.get(ids.len() / 2).copied();
         }
         (found, holds.into_values().collect())
+    }
+
+    /// The limit of bytes of bodies to load ahead for a queue at a time. Bodies beyond a limit of
+    /// memory would leave the memory again at once. So this is at most half of each limit.
+    pub(crate) fn bytes_ahead(&self, queue: QueueId) -> u64 {
+        let limits = [self.bodies.bytes_max, self.engine.memory_max(queue)];
+        let halves = limits.into_iter().flatten().map(|max| max / 2);
+        halves.fold(BLOCKS_BYTES_MAX, u64::min)
     }
 
     /// Keeps a loaded body in memory. Drops the body if its job has ended, or if the job's entry has

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use engine::policy::{Policy, Rules, parent_name};
 use engine::{
-    BlockFacts, BlockSlot, Engine, JobBody, JobId, JobList, JobSlot, Need, QueueId, SessionId,
-    State,
+    BlockFacts, BlockSlot, Body, Engine, JobBody, JobId, JobList, JobSlot, Need, QueueId,
+    SessionId, State,
 };
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow, RestoredRows};
 
@@ -33,6 +33,8 @@ use crate::{Answer, BrokerError, Caller, Event};
 /// A block stays in memory if fewer jobs of it can become cold than the head of a queue has,
 /// divided by this number. The default is 32 jobs.
 const HEADS_OF_BLOCK: usize = 128;
+/// Roughly what a body in memory takes besides its bytes.
+const BODY_HEAD_BYTES: u64 = 16;
 
 /// Jobs with a key have lists of their own in the log's index: a start must read their keys.
 const HAS_KEY: u8 = 1 << 4;
@@ -180,6 +182,15 @@ impl Cold {
     }
 }
 
+/// What one load of a list should read.
+struct NextBlocks {
+    blocks: Vec<BlockId>,
+    /// The first blocks, as many as this, are read with the bodies of their jobs.
+    with_bodies: usize,
+    /// When the job at this place is taken, the blocks behind these are wanted.
+    wanted_from: Option<(u64, u64)>,
+}
+
 /// What became of an attempt to make a block cold.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Cooled {
@@ -198,7 +209,7 @@ impl Caller<'_> {
     /// and sends [`Event::Loaded`]. Until that event, the session must make no other request.
     pub fn is_at_hand(&mut self, need: Need<'_>) -> bool {
         let core = &mut *self.core;
-        if !core.engine.needs_sweeps() {
+        if !core.engine.needs_sweeps() || core.engine.is_head_at_hand(self.session, need) {
             return true;
         }
         let is_swept = core.engine.sweep_for(self.session, need, &mut core.effects);
@@ -283,9 +294,24 @@ impl Core {
     }
 
     /// The next blocks of a list that a load should read.
-    fn next_blocks(&self, list: JobList, count: usize) -> Vec<BlockId> {
-        let blocks = self.engine.blocks_to_load(list).take(count);
-        blocks.filter_map(|slot| self.cold.places.get(&slot).copied()).collect()
+    fn next_blocks(&self, list: JobList, count: usize) -> NextBlocks {
+        let is_ready = list.state == State::Ready;
+        // Only ready jobs are taken soon.
+        let mut bytes_left = if is_ready { self.bytes_ahead(list.queue) } else { 0 };
+        let (mut blocks, mut firsts, mut with_bodies) = (Vec::new(), Vec::new(), 0);
+        for slot in self.engine.blocks_to_load(list).take(count) {
+            let known = self.cold.places.get(&slot).zip(self.engine.block(slot));
+            let Some((id, (_, facts))) = known else { continue };
+            let bytes = facts.body_bytes + u64::from(facts.jobs()) * BODY_HEAD_BYTES;
+            if with_bodies == blocks.len() && bytes <= bytes_left {
+                bytes_left -= bytes;
+                with_bodies += 1;
+            }
+            blocks.push(*id);
+            firsts.push(facts.first);
+        }
+        let wanted_from = firsts.get(firsts.len() / 2).copied().filter(|_| is_ready);
+        NextBlocks { blocks, with_bodies, wanted_from }
     }
 
     /// Whether a list of a block has enough jobs that some of them are far from its head. A delayed
@@ -363,18 +389,13 @@ impl Core {
         facts == known && self.engine.tags(slot) == tags
     }
 
-    fn load_blocks(&mut self, blocks: &[(BlockId, Vec<OwnedRow>)], log: &Log) {
-        for (id, rows) in blocks {
-            self.load_block(*id, rows, log);
-        }
-    }
-
-    /// Restores the jobs of a block. `rows` are all rows of the block.
-    fn load_block(&mut self, id: BlockId, rows: &[OwnedRow], log: &Log) {
+    /// Restores the jobs of a block. `rows` are all rows of the block. `bodies` are the bodies of
+    /// these rows, in the same order, as far as they were read.
+    fn load_block(&mut self, id: BlockId, rows: &[OwnedRow], bodies: Vec<Option<Body>>, log: &Log) {
         let Some(slot) = self.cold.blocks.get(&id).copied() else { return };
         self.cold.remove(id);
         let Some(list) = self.engine.begin_load(slot) else { return };
-        self.load_rows(list.queue, rows, log);
+        self.load_rows(list.queue, rows, bodies, log);
         self.end_load(list.queue);
         self.apply_effects();
         self.wake_waiting(list);
@@ -388,15 +409,27 @@ impl Core {
     }
 
     /// Restores the jobs of these rows that are live and not in memory.
-    fn load_rows(&mut self, queue: QueueId, rows: &[OwnedRow], log: &Log) {
-        for row in rows {
-            if !log.is_live(row.slot) || self.engine.slot(JobId(row.id)).is_ok() {
+    fn load_rows(
+        &mut self,
+        queue: QueueId,
+        rows: &[OwnedRow],
+        bodies: Vec<Option<Body>>,
+        log: &Log,
+    ) {
+        let are_live = log.are_live(rows.iter().map(|row| row.slot));
+        let bodies = bodies.into_iter().chain(std::iter::repeat(None));
+        for ((row, is_live), body) in rows.iter().zip(are_live).zip(bodies) {
+            if !is_live {
                 continue;
             }
             let Ok((facts, tags)) = meta::facts(&row.meta(), None) else { continue };
-            let (body, mark) = (JobBody::Stored(row.body_len), self.ledger.mark_of(row.position));
+            let body = body.filter(|body| body.len() == row.body_len as usize);
+            let is_stored = body.is_none();
+            let body = body.map_or(JobBody::Stored(row.body_len), JobBody::Resident);
+            let mark = self.ledger.mark_of(row.position);
+            // The engine refuses a job that is in memory.
             if let Ok(job) = self.engine.load(queue, &facts, tags, body) {
-                let location = Location::new(row.slot, row.entry_at, mark, true);
+                let location = Location::new(row.slot, row.entry_at, mark, is_stored);
                 self.ledger.locations.set(job, location);
                 if self.ledger.keeps_state() {
                     let hash = self.job_hash(job);
@@ -424,7 +457,7 @@ impl Core {
             return;
         }
         let queue = self.engine.begin_return(queue);
-        self.load_rows(queue, rows, log);
+        self.load_rows(queue, rows, Vec::new(), log);
         self.end_load(queue);
         self.apply_effects();
     }

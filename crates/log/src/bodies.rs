@@ -58,6 +58,8 @@ struct OpenSegment {
 #[derive(Debug, Default)]
 pub struct BodyReader {
     open: VecDeque<OpenSegment>,
+    /// The memory for the next read.
+    bytes: Vec<u8>,
 }
 
 impl BodyReader {
@@ -97,6 +99,22 @@ impl BodyReader {
         }
     }
 
+    /// Like [`BodyReader::read`], for bodies that nobody waits for: repeats no read, and does not
+    /// call `each` for an entry that cannot be read.
+    pub fn read_ahead(
+        &mut self,
+        log: &Log,
+        segment: u32,
+        entries: &[u32],
+        mut each: impl FnMut(usize, &[u8]),
+    ) {
+        self.read_once(log, segment, entries, |index, body| {
+            if let Ok(body) = body {
+                each(index, body);
+            }
+        });
+    }
+
     /// Reads the bodies with as few reads as possible. Calls `each` for every entry, except entries
     /// for which the disk reported an error. Returns the indices of these entries, and the errors.
     fn read_once(
@@ -106,6 +124,7 @@ impl BodyReader {
         entries: &[u32],
         mut each: impl FnMut(usize, Result<&[u8], BodyError>),
     ) -> Vec<(usize, BodyError)> {
+        let mut bytes = std::mem::take(&mut self.bytes);
         let open = match self.open(log, segment) {
             Ok(open) => open,
             Err(error) => return (0..entries.len()).map(|index| (index, error.clone())).collect(),
@@ -114,19 +133,26 @@ impl BodyReader {
         let mut done = 0;
         while done < entries.len() {
             let end = stretch(&entries[done..]) + done;
-            open.read_stretch(&entries[done..end], ENTRY_BYTES_GUESS, |index, body| match body {
+            let stretch = &entries[done..end];
+            open.read_stretch(&mut bytes, stretch, ENTRY_BYTES_GUESS, |index, body| match body {
                 Err(error @ BodyError::Read { .. }) => failed.push((done + index, error)),
                 body => each(done + index, body),
             });
             done = end;
         }
+        // An entry can be much larger than a usual read.
+        bytes.clear();
+        bytes.shrink_to(2 * READ_BYTES_MAX as usize);
+        self.bytes = bytes;
         failed
     }
 
     /// Reads the body of one entry, and as few other bytes as possible.
     fn read_alone(&mut self, log: &Log, segment: u32, entry: u32) -> Result<Vec<u8>, BodyError> {
         let mut read = Ok(Vec::new());
-        self.open(log, segment)?.read_stretch(&[entry], ENTRY_HEAD_BYTES as u64, |_, body| {
+        let mut bytes = Vec::new();
+        let head = ENTRY_HEAD_BYTES as u64;
+        self.open(log, segment)?.read_stretch(&mut bytes, &[entry], head, |_, body| {
             read = body.map(<[u8]>::to_vec);
         });
         read
@@ -176,10 +202,11 @@ impl OpenSegment {
         Ok(OpenSegment { number, file, header })
     }
 
-    /// Reads the entries of one stretch. The first read assumes that the last entry has
-    /// `last_bytes` bytes.
+    /// Reads the entries of one stretch into `bytes`. The first read assumes that the last entry
+    /// has `last_bytes` bytes.
     fn read_stretch(
         &self,
+        bytes: &mut Vec<u8>,
         entries: &[u32],
         last_bytes: u64,
         mut each: impl FnMut(usize, Result<&[u8], BodyError>),
@@ -187,14 +214,14 @@ impl OpenSegment {
         let name = segment_name(self.number);
         let start = u64::from(entries[0]);
         let last = u64::from(entries[entries.len() - 1]);
-        let mut bytes = Vec::new();
+        bytes.clear();
         let wanted = last - start + last_bytes;
-        let mut failed = self.fill(&mut bytes, start, wanted).err().map(Arc::new);
+        let mut failed = self.fill(bytes, start, wanted).err().map(Arc::new);
         for (index, &entry) in entries.iter().enumerate() {
             let at = u64::from(entry) - start;
             if failed.is_none() && (bytes.len() as u64) >= at + ENTRY_HEAD_BYTES as u64 {
-                let len = padded(get_u32(&bytes, at as usize + 4) as usize) as u64;
-                failed = self.fill(&mut bytes, start, at + len).err().map(Arc::new);
+                let len = padded(get_u32(bytes, at as usize + 4) as usize) as u64;
+                failed = self.fill(bytes, start, at + len).err().map(Arc::new);
             }
             if let Some(source) = &failed {
                 let (file, source) = (name.clone(), source.clone());

@@ -89,8 +89,12 @@ impl State {
     fn take(&mut self) -> Option<Work> {
         // Bodies and cold jobs take turns, so that neither waits for all the others.
         let cold_is_next = std::mem::take(&mut self.cold_is_next) && !self.stopping;
-        if (!cold_is_next || self.cold.is_empty())
-            && let Some(line) = self.next.pop_front()
+        if cold_is_next && let Some(load) = self.next_cold() {
+            return Some(Work::Cold(load));
+        }
+        // A line that is busy is added again when its work ends.
+        if let Some(line) =
+            std::iter::from_fn(|| self.next.pop_front()).find(|line| !self.busy.contains(line))
         {
             self.busy.insert(line);
             self.cold_is_next = true;
@@ -99,7 +103,7 @@ impl State {
         if self.stopping {
             return None;
         }
-        if let Some(load) = self.cold.pop_front() {
+        if let Some(load) = self.next_cold() {
             return Some(Work::Cold(load));
         }
         if std::mem::take(&mut self.trims) {
@@ -113,6 +117,16 @@ impl State {
         self.busy.insert(Some(queue));
         self.loads_ahead = true;
         Some(Work::Ahead(queue))
+    }
+
+    /// The first cold jobs whose queue no thread works for. Only a few are in front of them, because
+    /// there are few threads.
+    fn next_cold(&mut self) -> Option<ColdLoad> {
+        let is_free =
+            |load: &ColdLoad| load.queue().is_none_or(|queue| !self.busy.contains(&Some(queue)));
+        let load = self.cold.remove(self.cold.iter().position(is_free)?)?;
+        self.busy.extend(load.queue().map(Some));
+        Some(load)
     }
 
     /// The first bodies of a line.
@@ -278,7 +292,7 @@ impl Shared {
         true
     }
 
-    fn reader(&self) -> MutexGuard<'_, BodyReader> {
+    pub(crate) fn reader(&self) -> MutexGuard<'_, BodyReader> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -298,7 +312,10 @@ impl Shared {
                 });
             }
             Work::Cold(load) => {
-                self.load_cold(load, log, &mut |act| act(&mut self.turn(now).core));
+                self.load_cold(load, log, reader, &mut |act| act(&mut self.turn(now).core));
+                if let Some(queue) = load.queue() {
+                    self.loads.change(|state| state.end(Some(queue)));
+                }
             }
             // The end of each turn sweeps some pages.
             Work::Trim => while self.turn(now).core.is_trimming() {},
@@ -306,7 +323,7 @@ impl Shared {
     }
 
     /// Loads the first bodies of a line.
-    fn load_line(
+    pub(crate) fn load_line(
         &self,
         line: Option<QueueId>,
         reader: &mut BodyReader,
@@ -453,9 +470,43 @@ mod tests {
             let list = JobList { queue, state: engine::State::Ready };
             state.cold.push_back(ColdLoad::List(list));
         }
-        let kinds: String = std::iter::from_fn(|| state.take())
-            .map(|work| if matches!(work, Work::Cold(_)) { 'c' } else { 'b' })
-            .collect();
+        let mut kinds = String::new();
+        while let Some(work) = state.take() {
+            let (kind, queue) = match work {
+                Work::Cold(load) => ('c', load.queue()),
+                Work::Line(line, _) => ('b', line),
+                other => panic!("{other:?}"),
+            };
+            kinds.push(kind);
+            state.end(queue);
+        }
         assert_eq!(kinds, "bcbcbc");
+    }
+
+    #[test]
+    fn one_thread_works_for_a_queue() {
+        let mut state = State::default();
+        let [first, second, third, fourth] = [1, 2, 3, 4].map(QueueId);
+        let list = |queue| ColdLoad::List(JobList { queue, state: engine::State::Ready });
+        let next = |state: &mut State| match state.take() {
+            Some(Work::Cold(load)) => load.queue(),
+            Some(Work::Line(line, _)) => line,
+            Some(other) => panic!("{other:?}"),
+            None => None,
+        };
+        state.next.extend([Some(first), Some(third)]);
+        state.cold.extend([list(first), list(second)]);
+        assert_eq!(next(&mut state), Some(first), "bodies");
+        assert_eq!(next(&mut state), Some(second), "cold jobs of a queue that is not busy");
+        assert_eq!(next(&mut state), Some(third), "bodies");
+        state.next.push_back(Some(fourth));
+        assert_eq!(next(&mut state), Some(fourth), "bodies, although cold jobs would be next");
+        assert_eq!(next(&mut state), None);
+        state.end(Some(first));
+        assert_eq!(next(&mut state), Some(first), "cold jobs");
+        for queue in [first, second, third, fourth] {
+            state.end(Some(queue));
+        }
+        assert!(state.busy.is_empty());
     }
 }

@@ -1,13 +1,13 @@
 //! Loads cold blocks, without the broker's lock while it reads: for sessions that need a job, ahead
 //! of takes, and for reclaim.
 
-use engine::{BlockFacts, JobId, JobList, Millis, SessionId, State};
-use log::{BlockId, IndexError, Log, OwnedRow};
+use engine::{Body, JobId, JobList, Millis, QueueId, SessionId};
+use log::{BlockId, BodyReader, IndexError, Log, OwnedRow};
 
 use crate::bodies::loads::WithCore;
 use crate::broker::{Shared, lock};
+use crate::cold::NextBlocks;
 use crate::core::Core;
-use crate::ledger::meta;
 
 /// An index file is read this often. The disk may fail for a moment.
 const READS: usize = 3;
@@ -25,9 +25,15 @@ fn under_lock<T>(with_core: &mut WithCore<'_>, act: impl FnOnce(&mut Core) -> T)
 
 impl Shared {
     /// Loads cold jobs. Each call of `with_core` takes the broker's lock for a few blocks.
-    pub(crate) fn load_cold(&self, load: ColdLoad, log: &Log, with_core: &mut WithCore<'_>) {
+    pub(crate) fn load_cold(
+        &self,
+        load: ColdLoad,
+        log: &Log,
+        reader: &mut BodyReader,
+        with_core: &mut WithCore<'_>,
+    ) {
         match load {
-            ColdLoad::List(list) => self.load_list(list, log, with_core),
+            ColdLoad::List(list) => self.load_list(list, log, reader, with_core),
             ColdLoad::Job(id, session) => {
                 let found = self.load_job(id, log, with_core);
                 under_lock(with_core, |core| match found {
@@ -41,40 +47,53 @@ impl Shared {
     }
 
     /// Loads the next blocks of a list.
-    fn load_list(&self, list: JobList, log: &Log, with_core: &mut WithCore<'_>) {
-        let blocks = under_lock(with_core, |core| core.next_blocks(list, LOAD_BLOCKS));
+    fn load_list(
+        &self,
+        list: JobList,
+        log: &Log,
+        reader: &mut BodyReader,
+        with_core: &mut WithCore<'_>,
+    ) {
+        let NextBlocks { blocks, mut with_bodies, wanted_from } =
+            under_lock(with_core, |core| core.next_blocks(list, LOAD_BLOCKS));
         let (first, others) = blocks.split_at(blocks.len().min(1));
-        let middle = blocks.get(blocks.len() / 2).copied();
-        let (mut next, mut has_passed_middle) = (None, false);
         // Sessions may wait for the first block.
         for blocks in [first, others] {
             let mut read = self.read_blocks(blocks, log, with_core).into_iter().peekable();
             while read.peek().is_some() {
-                let mut rows = Vec::new();
+                let (mut loaded, mut is_over) = (Vec::new(), false);
                 for (id, read) in read.by_ref().take(TURN_BLOCKS) {
                     match read {
-                        Read::Rows(read) => {
-                            if !has_passed_middle && list.state == State::Ready {
-                                next = read.iter().filter_map(ready_place).min();
-                            }
-                            rows.push((id, read));
+                        Read::Rows(rows) => {
+                            loaded.push(LoadedBlock { id, rows, bodies: Vec::new() });
                         }
                         Read::Later => {
                             // The list stays wanted, and nobody is told that its jobs are there.
                             under_lock(with_core, |core| {
-                                core.load_blocks(&rows, log);
                                 core.cold.damage.repeat_later(id.segment, ColdLoad::List(list));
                             });
-                            return;
+                            is_over = true;
+                            break;
                         }
                         Read::Damaged => under_lock(with_core, |core| core.lose_block(id)),
                     }
-                    has_passed_middle |= Some(id) == middle;
                 }
-                under_lock(with_core, |core| core.load_blocks(&rows, log));
+                let count = with_bodies.min(loaded.len());
+                with_bodies -= count;
+                read_bodies(&mut loaded[..count], log, reader);
+                under_lock(with_core, |core| {
+                    for LoadedBlock { id, rows, bodies } in loaded {
+                        core.load_block(id, &rows, bodies, log);
+                    }
+                });
+                if is_over {
+                    return;
+                }
+                // Sessions that wait for bodies of this queue come first.
+                self.load_line(Some(list.queue), reader, with_core);
             }
         }
-        under_lock(with_core, |core| core.end_wanted(list, next));
+        under_lock(with_core, |core| core.end_wanted(list, wanted_from));
     }
 
     /// Loads the block of the job with this number, if the job is cold.
@@ -105,7 +124,7 @@ impl Shared {
             match self.read_rows(block, log, with_core) {
                 Read::Rows(rows) => {
                     let is_loaded = under_lock(with_core, |core| {
-                        core.load_block(block, &rows, log);
+                        core.load_block(block, &rows, Vec::new(), log);
                         core.engine.slot(id).is_ok()
                     });
                     if is_loaded {
@@ -160,7 +179,8 @@ impl Shared {
                 let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(now).core);
                 match self.read_rows(block, log, with_core) {
                     Read::Rows(rows) => {
-                        under_lock(with_core, |core| core.load_block(block, &rows, log));
+                        let no_bodies = Vec::new();
+                        under_lock(with_core, |core| core.load_block(block, &rows, no_bodies, log));
                     }
                     Read::Later => return ForReclaim::Later,
                     Read::Damaged => under_lock(with_core, |core| core.lose_block(block)),
@@ -296,10 +316,47 @@ impl Shared {
     }
 }
 
-/// The place of a row's job among the ready jobs of its queue.
-fn ready_place(row: &OwnedRow) -> Option<(u64, u64)> {
-    let (facts, _) = meta::facts(&row.meta(), None).ok()?;
-    Some(BlockFacts::ready_place(&facts))
+/// A block that was read.
+struct LoadedBlock {
+    id: BlockId,
+    rows: Vec<OwnedRow>,
+    /// The bodies of the rows, or nothing. `None`: the body was not read.
+    bodies: Vec<Option<Body>>,
+}
+
+/// Reads the bodies of the live jobs of blocks, with large reads. Bodies that cannot be read are
+/// left out, because no client waits for them yet.
+fn read_bodies(blocks: &mut [LoadedBlock], log: &Log, reader: &mut BodyReader) {
+    for blocks in blocks.chunk_by_mut(|one, next| one.id.segment == next.id.segment) {
+        let segment = blocks[0].id.segment;
+        let Some(_hold) = log.hold(segment) else { continue };
+        // The offset of the entry, the block, and the row.
+        let rows = blocks.iter().map(|block| block.rows.len()).sum();
+        let mut places: Vec<(u32, usize, usize)> = Vec::with_capacity(rows);
+        for (number, block) in blocks.iter_mut().enumerate() {
+            block.bodies = vec![None; block.rows.len()];
+            let are_live = log.are_live(block.rows.iter().map(|row| row.slot));
+            let rows = block.rows.iter().zip(are_live).enumerate().filter(|(_, (_, live))| *live);
+            places.extend(rows.map(|(index, (row, _))| (row.entry_at, number, index)));
+        }
+        places.sort_unstable();
+        let mut entries: Vec<u32> = places.iter().map(|(entry_at, ..)| *entry_at).collect();
+        // Jobs that were put together share an entry, and then also a body.
+        entries.dedup();
+        let mut next = 0;
+        reader.read_ahead(log, segment, &entries, |entry, body| {
+            let body = Body::from(body);
+            while places.get(next).is_some_and(|(entry_at, ..)| *entry_at < entries[entry]) {
+                next += 1;
+            }
+            while let Some((_, block, row)) =
+                places.get(next).filter(|(entry_at, ..)| *entry_at == entries[entry])
+            {
+                blocks[*block].bodies[*row] = Some(body.clone());
+                next += 1;
+            }
+        });
+    }
 }
 
 /// The result of a read of a block.
@@ -363,4 +420,14 @@ pub(crate) enum ColdLoad {
     Job(JobId, (u32, SessionId)),
     /// The lost blocks of this segment: see [`crate::cold::damage`].
     Lost(u32),
+}
+
+impl ColdLoad {
+    /// The queue of the jobs, if all of them are in one queue.
+    pub(crate) fn queue(self) -> Option<QueueId> {
+        match self {
+            Self::List(list) => Some(list.queue),
+            Self::Job(..) | Self::Lost(_) => None,
+        }
+    }
 }

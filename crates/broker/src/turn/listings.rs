@@ -94,7 +94,8 @@ impl Turn<'_> {
                     core.loads.add_cold(ColdLoad::List(list));
                 }
                 let Some(load) = core.loads.take_cold() else { break };
-                self.shared.load_cold(load, log, &mut |act| act(core));
+                let reader = &mut self.shared.reader();
+                self.shared.load_cold(load, log, reader, &mut |act| act(core));
                 has_loaded = true;
             }
         }
@@ -116,7 +117,9 @@ impl Turn<'_> {
         for queue in queues {
             while let Some(list) = core.engine.first_cold_list(queue) {
                 let before = core.engine.cold_jobs();
-                self.shared.load_cold(ColdLoad::List(list), log, &mut |act| act(core));
+                let reader = &mut self.shared.reader();
+                let load = ColdLoad::List(list);
+                self.shared.load_cold(load, log, reader, &mut |act| act(core));
                 if core.engine.cold_jobs() == before {
                     // The disk has failed.
                     break;

@@ -2,6 +2,7 @@
 //! again when a client needs them. Writes, index files, loads and reclaim happen only when a test
 //! calls the function for them.
 
+mod ahead;
 mod corners;
 mod expiry;
 mod faults;
@@ -31,10 +32,13 @@ fn open_with(disk: &log::FaultDisk, head_jobs: usize) -> Broker {
 }
 
 fn open_at(disk: &log::FaultDisk, head_jobs: usize, now: Millis) -> Broker {
+    Broker::open(open_options(disk, head_jobs), now).expect("the log is whole").0
+}
+
+fn open_options(disk: &log::FaultDisk, head_jobs: usize) -> Options {
     let log = log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
     let options = Options::without_threads(Arc::new(disk.clone()), log);
-    let options = Options { jobs_bytes_max: Some(0), head_jobs, ..options };
-    Broker::open(options, now).expect("the log is whole").0
+    Options { jobs_bytes_max: Some(0), head_jobs, ..options }
 }
 
 /// Keeps the events of its sessions.

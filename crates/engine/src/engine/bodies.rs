@@ -86,11 +86,6 @@ impl Engine {
         ready.into_iter().flatten().map(|(_, slot)| JobSlot(slot))
     }
 
-    /// Whether a queue has ready jobs whose body is only in the log.
-    pub fn has_stored(&self, queue: QueueId) -> bool {
-        self.queues.get(queue).is_some_and(|queue| queue.stored().0 > 0)
-    }
-
     /// The number of jobs of a list, also of its cold jobs.
     pub fn count(&self, list: JobList) -> u32 {
         self.queues.get(list.queue).map_or(0, |queue| queue.counts().get(list.state))

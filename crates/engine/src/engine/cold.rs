@@ -362,6 +362,24 @@ impl Engine {
         self.want_expiring_head(queue);
     }
 
+    /// Whether [`Engine::missing`] would find nothing, and a sweep before it would do nothing. This
+    /// check is cheap. If it returns false, both may be so nevertheless.
+    pub fn is_head_at_hand(&self, session: SessionId, need: Need<'_>) -> bool {
+        let is_plain = |id: &QueueId| {
+            let queue = &self.queues[*id];
+            !queue.head_is_cold() && !self.may_expire(queue)
+        };
+        match need {
+            Need::Watched => {
+                let watched = self.sessions[session].watched();
+                self.meter.count(watched.len());
+                watched.iter().all(is_plain)
+            }
+            Need::Queue(name) => self.queue_id(name).is_none_or(|id| is_plain(&id)),
+            Need::Registered | Need::Sleep | Need::Used(_) => false,
+        }
+    }
+
     /// The list whose next job is cold, if a request of this session needs that job. Then the
     /// request must wait until the owner has loaded the next block of that list.
     pub fn missing(&self, session: SessionId, need: Need<'_>) -> Option<JobList> {

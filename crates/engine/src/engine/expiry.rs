@@ -36,7 +36,7 @@ impl Engine {
 
     /// Whether jobs of a queue may expire. If not, nobody needs to look at its head. Only a queue with
     /// an extension can have jobs that expire.
-    fn may_expire(&self, queue: &Queue) -> bool {
+    pub(super) fn may_expire(&self, queue: &Queue) -> bool {
         let has_age_max = |extension: &Extension| extension.policy().age_max_ms.is_some();
         queue.extension().is_some_and(|extension| self.jobs.can_expire() || has_age_max(extension))
     }

@@ -74,6 +74,12 @@ impl Log {
         self.open_batch().live.is_live(slot)
     }
 
+    /// For each of these slots, whether it is live.
+    pub fn are_live(&self, slots: impl Iterator<Item = Slot>) -> Vec<bool> {
+        let live = &self.open_batch().live;
+        slots.map(|slot| live.is_live(slot)).collect()
+    }
+
     /// Whether the log writes and reads index files.
     pub fn has_indexes(&self) -> bool {
         self.classify.get().is_some()
