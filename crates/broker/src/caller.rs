@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::{Answer, Position};
 
 pub use jobs::Peeked;
-pub use moves::MoveRefusal;
+pub use moves::{MoveRefusal, RedriveRefusal};
 pub use workers::Assignment;
 
 /// The requests of one session about jobs and queues. [`crate::Turn::caller`] creates a `Caller`.

@@ -41,17 +41,17 @@ pub use admission::queue_limit::QueueUsage;
 pub use answer::{Answer, Blocked, NotFound, Refusal};
 pub use body_buffer::BodyBuffer;
 pub use broker::{Broker, BrokerError, Clock, HEAD_JOBS, OnProgress, Options};
-pub use caller::{Assignment, Caller, MoveRefusal, Peeked};
+pub use caller::{Assignment, Caller, MoveRefusal, Peeked, RedriveRefusal};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;
 pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
-    AliasStats, Band, Body, Clearing, Counters, EngineSetup, GrabOrder, Handout, HeldCursor,
-    ItemStats, JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick, LeaseEnd, LeaseId,
-    Millis, NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats,
-    ReadMode, SessionId, SessionWait, Span, SpanKind, State, Status, Submit, Tags, Take, Totals,
-    When, WorkProgress,
+    AliasStats, Band, Body, Clearing, Counters, Death, DeathCause, EngineSetup, GrabOrder, Handout,
+    HeldCursor, ItemStats, JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick,
+    LeaseEnd, LeaseId, Millis, NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts,
+    QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait, Span, SpanKind, State,
+    Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use follow::ApplyError;

@@ -452,6 +452,7 @@ fn facts_of(job: &ForeignJob<'_>, numbers: &Numbers, now: Millis, wall_ahead_ms:
         delay_s: job.delay_s,
         counters: job.counters,
         attempts: 0,
+        death: None,
         expires: job.expires.map(moment),
         wall: job.expires.or(is_delayed.then_some(job.due)).filter(|_| job.by_clock),
     }

@@ -71,6 +71,11 @@ impl Turn<'_> {
         self.core.engine.open_reader(mailbox as u32)
     }
 
+    /// Tells the address of a session's client. A dead letter keeps the address of its last worker.
+    pub fn set_peer(&mut self, session: SessionId, peer: &str) {
+        self.core.engine.set_peer(session, peer.as_bytes());
+    }
+
     /// Ends a session: ends its wait, and gives back every job that it holds.
     pub fn close_session(&mut self, session: SessionId) {
         let core = &mut *self.core;

@@ -80,7 +80,7 @@ pub(crate) enum Chore {
     /// Gives back the jobs that a closed session held. First the chore moves the jobs from `leases`
     /// to the heap `held`, which sorts them. Then the chore gives back the jobs in the order of the
     /// heap.
-    Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, return_order: ReturnOrder },
+    Return(ReturnWork),
     /// Gives back jobs that a worker holds. The worker has removed its registrations for the queues
     /// of these jobs.
     ReturnHeld(ReturnHeld),
@@ -96,6 +96,16 @@ pub(crate) enum Chore {
     Remove { session: SessionId, work: RemovalWork },
     /// Kicks many jobs of a queue.
     Kick { session: SessionId, list: JobList, left: u64, kicked: u64 },
+}
+
+/// The progress of [`Chore::Return`].
+#[derive(Debug)]
+pub(crate) struct ReturnWork {
+    pub(crate) leases: Ordered<(Millis, u64)>,
+    pub(crate) held: BinaryHeap<Held>,
+    pub(crate) return_order: ReturnOrder,
+    /// The address of the client of the closed session.
+    pub(crate) peer: Name,
 }
 
 /// The selection of the jobs that [`Chore::ReturnHeld`] gives back.
@@ -169,8 +179,12 @@ pub(crate) enum NextJob {
 
 impl Chore {
     /// Makes the chore that gives back the jobs of a closed session.
-    pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, return_order: ReturnOrder) -> Self {
-        Self::Return { leases, held: BinaryHeap::new(), return_order }
+    pub(crate) fn return_of(
+        leases: Ordered<(Millis, u64)>,
+        return_order: ReturnOrder,
+        peer: Name,
+    ) -> Self {
+        Self::Return(ReturnWork { leases, held: BinaryHeap::new(), return_order, peer })
     }
 }
 

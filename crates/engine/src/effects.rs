@@ -18,8 +18,8 @@ pub enum Record {
     /// delayed or buried job that a client took.
     Update(JobSlot, JobId),
     /// A holder lost a job, and the job moved behind all other jobs of its priority, is delayed, or
-    /// is buried. No client requested this, so the server cannot refuse it. If the log has no room for all
-    /// facts of the job, the log can store only the counters of the job.
+    /// is buried. No client requested this, so the server cannot refuse it. If the log has no room
+    /// for all facts of the job, the log can store only the counters of the job.
     Moved(JobSlot, JobId),
     /// A job moved to another queue.
     Rerouted {
@@ -31,9 +31,9 @@ pub enum Record {
         from: QueueId,
         /// The `sync` setting of this queue.
         sync: Option<QueueSync>,
-        /// True if a client requested the move. If not, the job expired, and the policy of its queue
-        /// has `expire_to`. Then, if the log has no room for all facts of the job, the log can store
-        /// only the counters of the job.
+        /// True if a client requested the move. If not, the job expired or has failed too often, and
+        /// the policy of its queue names another queue for it. Then, if the log has no room for all
+        /// facts of the job, the log can store only the counters of the job.
         is_requested: bool,
     },
     /// Only a job's counters changed, because the job was taken or timed out. No client waits until

@@ -10,6 +10,7 @@ mod attempts;
 mod bodies;
 mod check;
 mod cold;
+mod dead_letters;
 mod expiry;
 mod finish;
 mod give_back;
@@ -28,6 +29,7 @@ mod take;
 mod views;
 
 pub use cold::Need;
+pub use dead_letters::RedriveRefused;
 pub use listing::{JobCursor, NameCursor, QueueCursor};
 pub use moves::MoveRefused;
 pub use put::{Refused, Submit};
@@ -54,6 +56,7 @@ use crate::status::ServerStatus;
 use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::wall::WallClock;
+use crate::warnings::Warnings;
 
 /// The job does not exist, or its state or its holder does not allow the request.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -98,6 +101,7 @@ pub struct Engine {
 
     tally: Tally,
     spans: Spans,
+    warnings: Warnings,
 }
 
 impl Engine {
@@ -124,6 +128,7 @@ impl Engine {
             wake_max: 0,
             tally: Tally::default(),
             spans: Spans::default(),
+            warnings: Warnings::default(),
         };
         let default = engine.queue_or_create(DEFAULT_QUEUE);
         engine.queues.set_kept(default, true);
@@ -201,7 +206,8 @@ impl Engine {
     /// Adds a job to the list of its queue for the job's state: ready, delayed or buried.
     fn add_to_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
-        if self.queues.add_to_list(slot, job) {
+        let has_moment = self.jobs.have_dead_letters() && job.death().is_some();
+        if self.queues.add_to_list(slot, job) || has_moment {
             self.arm_queue(job.queue());
         }
     }

@@ -7,6 +7,7 @@ mod blocks;
 mod body;
 mod bytes;
 mod counts;
+mod dead;
 mod draft;
 mod facts;
 mod job;
@@ -19,6 +20,7 @@ use crate::collections::{IdIndex, Slab};
 use crate::hash::NameHash;
 use crate::ids::{BlockSlot, JobId, JobSlot, Millis, QueueId};
 use crate::limits::JOB_ID_MAX;
+use dead::DeadIndex;
 use keys::Keys;
 
 pub use blocks::BlockFacts;
@@ -27,6 +29,7 @@ pub use body::{JobBody, Loading};
 pub use bytes::job_bytes;
 pub use counts::Band;
 pub(crate) use counts::{CountedJob, Counts};
+pub use dead::{Death, DeathCause};
 pub(crate) use draft::Draft;
 pub(crate) use facts::JobKind;
 pub use facts::{Body, Counters, JobFacts, JobList, JobStatus, NewJob, State, Tags};
@@ -51,6 +54,7 @@ pub(crate) struct Jobs {
     wall_times: BTreeMap<JobSlot, Millis>,
     /// The number of jobs that have an expiry.
     expiring: u64,
+    dead: DeadIndex,
     counts: Counts,
     /// The number of jobs that are only in memory. Buried jobs do not count.
     unlogged: u64,
@@ -87,6 +91,7 @@ impl Jobs {
             submitted: BTreeSet::new(),
             wall_times: BTreeMap::new(),
             expiring: 0,
+            dead: DeadIndex::default(),
             counts: Counts::default(),
             unlogged: 0,
             bytes: 0,
@@ -172,6 +177,10 @@ impl Jobs {
         if job.state() != State::Buried {
             self.keys.insert(&job);
         }
+        if job.death().is_some() {
+            self.dead.letters += 1;
+            self.dead.insert(dead::place(&job));
+        }
         self.bytes += bytes::bytes_of(&job);
         self.resident += bytes::evictable(&job);
         let slot = JobSlot(self.slab.insert(job));
@@ -193,6 +202,10 @@ impl Jobs {
         let job = self.slab.remove(slot.0).expect("the caller holds a live slot");
         if job.may_go_by_wall() {
             self.wall_times.remove(&slot);
+        }
+        if self.dead.letters > 0 && job.death().is_some() {
+            self.dead.letters -= 1;
+            self.dead.remove(dead::place(&job));
         }
         self.ids.remove(job.id().0);
         self.bytes -= bytes::bytes_of(&job);
@@ -222,6 +235,9 @@ impl Jobs {
     pub(crate) fn set_state(&mut self, slot: JobSlot, next: State) {
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         let (before, was_unlogged) = (job.counted(), job.is_unlogged());
+        if self.dead.letters > 0 {
+            self.dead.remove(dead::place(job));
+        }
         let was_due_later = before.state == State::Delayed && job.expires().is_none();
         if next == State::Buried {
             self.keys.remove(job);
@@ -233,6 +249,9 @@ impl Jobs {
         self.unlogged = self.unlogged + u64::from(job.is_unlogged()) - u64::from(was_unlogged);
         self.counts.remove(before);
         self.counts.add(job.counted());
+        if self.dead.letters > 0 {
+            self.dead.insert(dead::place(job));
+        }
         if was_due_later {
             self.wall_times.remove(&slot);
         }
@@ -271,15 +290,17 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Moves a job to another queue, as if a client put it there now. It does not expire any more. A
-    /// delayed job keeps its due time. The job must be in no list.
-    pub(crate) fn set_queue(&mut self, slot: JobSlot, queue: QueueId, now: Millis) {
+    /// Moves a job to another queue, as if a client put it there at the moment `created`. It does not
+    /// expire any more, and is no dead letter. A delayed job keeps its due time. The job must be in
+    /// no list.
+    pub(crate) fn set_queue(&mut self, slot: JobSlot, queue: QueueId, created: Millis) {
+        self.revive(slot);
         let order = self.deal_id();
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         self.keys.remove(job);
         let expires = job.expires().is_some();
         self.expiring -= u64::from(expires);
-        job.set_queue(queue, now, order);
+        job.set_queue(queue, created, order);
         self.keys.insert(job);
         // A time of the wall clock is the due time, if the job does not expire.
         if expires || job.state() != State::Delayed {
@@ -292,6 +313,55 @@ impl Jobs {
     pub(crate) fn move_to_tail(&mut self, slot: JobSlot) {
         let order = self.deal_id();
         self[slot].set_order(order);
+    }
+
+    // --- Dead letters ---
+
+    /// Makes a job a dead letter. It must not be one.
+    pub(crate) fn set_death(&mut self, slot: JobSlot, death: Death) {
+        let job = &mut self[slot];
+        debug_assert!(job.death().is_none());
+        job.set_death(Some(Box::new(death)));
+        let place = dead::place(job);
+        self.dead.letters += 1;
+        self.dead.insert(place);
+        self.recharge(slot);
+    }
+
+    /// From now on, the job can fail as often as a new job, and is no dead letter.
+    pub(crate) fn revive(&mut self, slot: JobSlot) {
+        let job = &self[slot];
+        if job.death().is_some() {
+            let place = dead::place(job);
+            self.dead.remove(place);
+            self.dead.letters -= 1;
+            self[slot].set_death(None);
+            self.recharge(slot);
+        }
+        self[slot].forget_attempts();
+    }
+
+    /// Whether there is any dead letter.
+    pub(crate) fn have_dead_letters(&self) -> bool {
+        self.dead.letters > 0
+    }
+
+    /// The number of dead letters of a queue that no session holds.
+    pub(crate) fn dead_count(&self, queue: QueueId) -> u64 {
+        self.dead.count(queue)
+    }
+
+    /// The dead letter of a queue that the server ends next, and the moment of its end. The next one
+    /// after `after`, if this is given.
+    pub(crate) fn next_dead(
+        &self,
+        queue: QueueId,
+        after: Option<(Millis, JobId)>,
+    ) -> Option<(Millis, JobId)> {
+        if self.dead.letters == 0 {
+            return None;
+        }
+        self.dead.next(queue, after.unwrap_or_default())
     }
 
     // --- Bodies ---
@@ -441,6 +511,7 @@ impl Jobs {
     pub(crate) fn check_invariants(&self) {
         let mut counts = Counts::default();
         let (mut keyed, mut unlogged, mut bytes, mut resident) = (0, 0, 0, 0);
+        let (mut letters, mut indexed) = (0, 0);
         let expiring = self.iter().filter(|(_, job)| job.expires().is_some()).count();
         assert_eq!(self.expiring, expiring as u64, "the jobs that have an expiry");
         let submitted = self.iter().filter(|(_, job)| job.is_submitted()).map(|(slot, _)| slot);
@@ -456,6 +527,11 @@ impl Jobs {
                 assert_eq!(is_found, job.state() != State::Buried, "the key of job {id}");
                 keyed += u64::from(is_found);
             }
+            letters += u64::from(job.death().is_some());
+            if let Some(place) = dead::place(job) {
+                assert!(self.dead.has(&place), "dead letter {id} is in the index");
+                indexed += 1;
+            }
             assert_eq!(job.extra_units, bytes::extra_units(job), "what is counted for job {id}");
             bytes += bytes::bytes_of(job);
             resident += bytes::evictable(job);
@@ -468,6 +544,8 @@ impl Jobs {
             assert!(job.may_go_by_wall(), "job {} has no moment that it tells", job.id());
         }
         assert_eq!(self.keys.len(), keyed, "only keys of jobs");
+        assert_eq!(self.dead.letters, letters, "dead letters");
+        assert_eq!(self.dead.len() as u64, indexed, "only dead letters are in the index");
         assert_eq!(self.ids.len(), self.slab.len());
         assert_eq!(counts, self.counts);
         assert_eq!(unlogged, self.unlogged);

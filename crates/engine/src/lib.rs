@@ -35,6 +35,7 @@ mod status;
 mod tally;
 mod timers;
 mod wall;
+mod warnings;
 
 pub use bytes::allocated_bytes;
 pub use collections::prefetch;
@@ -42,12 +43,13 @@ pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
     AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, HeldCursor, HeldJob, ItemStats,
     JobCursor, Kick, MoveRefused, NameCursor, Need, NotFound, Patience, QueueCursor, QueueStats,
-    Refused, RestoreError, SessionView, SessionWait, Submit, Take, Totals, WorkProgress,
+    RedriveRefused, Refused, RestoreError, SessionView, SessionWait, Submit, Take, Totals,
+    WorkProgress,
 };
 pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{
-    Band, BlockFacts, Body, Counters, JobBody, JobFacts, JobList, JobStatus, Loading, NewJob,
-    State, Tags, job_bytes,
+    Band, BlockFacts, Body, Counters, Death, DeathCause, JobBody, JobFacts, JobList, JobStatus,
+    Loading, NewJob, State, Tags, job_bytes,
 };
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};

@@ -38,6 +38,12 @@ pub const UNIT_COMPARISONS: usize = 64;
 /// other expired jobs. If a policy lowers the limit of a queue, several puts together shrink the
 /// queue to the new limit.
 pub const PUT_ENDS_MAX: usize = 2;
+/// The longest error of a dead letter, in bytes. The rest of a longer error is dropped.
+pub const DEAD_ERROR_BYTES_MAX: usize = 1024;
+/// The server keeps the warnings of this many jobs, for their errors if they become dead letters.
+pub const WARNED_JOBS_MAX: usize = 1024;
+/// The longest address of a worker, in bytes. The rest of a longer address is dropped.
+pub const DEAD_WORKER_BYTES_MAX: usize = 64;
 
 /// Maximum number of fan-out children that clients can give one parent. The time and the memory of
 /// a put to the parent grow with the number of children.

@@ -7,6 +7,7 @@
 
 mod check;
 mod codec;
+mod dead_letters;
 mod in_force;
 mod pattern;
 mod retries;
@@ -14,6 +15,7 @@ mod retries;
 mod tests;
 
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
+pub use dead_letters::{DeadLetters, DeadTarget};
 pub(crate) use in_force::InForce;
 pub use pattern::Pattern;
 pub use retries::{Backoff, Retries};
@@ -66,6 +68,8 @@ pub struct Policy {
     pub copy_to: Box<[Name]>,
     /// What happens to a job whose attempt failed.
     pub retries: Retries,
+    /// What happens to a job that has failed too often.
+    pub dead: DeadLetters,
 }
 
 impl Policy {
@@ -154,10 +158,16 @@ pub enum Setting {
     RetryRelease(bool),
     /// See [`Retries::counts_disconnect`].
     RetryDisconnect(bool),
+    /// See [`DeadLetters::target`].
+    DeadQueue(DeadTarget),
+    /// See [`DeadLetters::keep_ms`].
+    DeadKeep(Option<u64>),
+    /// See [`DeadLetters::jobs_max`].
+    DeadJobsMax(u64),
 }
 
 /// The number of settings.
-const SETTINGS: usize = 23;
+const SETTINGS: usize = 26;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -211,6 +221,7 @@ impl Default for Policy {
             alias: Box::default(),
             copy_to: Box::default(),
             retries: Retries::default(),
+            dead: DeadLetters::default(),
         }
     }
 }
@@ -243,6 +254,9 @@ impl Policy {
             Setting::RetryJitter(retries.jitter_permille),
             Setting::RetryRelease(retries.counts_release),
             Setting::RetryDisconnect(retries.counts_disconnect),
+            Setting::DeadQueue(self.dead.target.clone()),
+            Setting::DeadKeep(self.dead.keep_ms),
+            Setting::DeadJobsMax(self.dead.jobs_max),
         ]
     }
 
@@ -271,6 +285,9 @@ impl Policy {
             Setting::RetryJitter(permille) => self.retries.jitter_permille = *permille,
             Setting::RetryRelease(counts) => self.retries.counts_release = *counts,
             Setting::RetryDisconnect(counts) => self.retries.counts_disconnect = *counts,
+            Setting::DeadQueue(target) => self.dead.target.clone_from(target),
+            Setting::DeadKeep(millis) => self.dead.keep_ms = *millis,
+            Setting::DeadJobsMax(jobs) => self.dead.jobs_max = *jobs,
         }
     }
 }
@@ -302,6 +319,9 @@ impl Setting {
             Setting::RetryJitter(_) => "retries.jitter",
             Setting::RetryRelease(_) => "retries.count_release",
             Setting::RetryDisconnect(_) => "retries.count_disconnect",
+            Setting::DeadQueue(_) => "dead.queue",
+            Setting::DeadKeep(_) => "dead.keep",
+            Setting::DeadJobsMax(_) => "dead.max_jobs",
         }
     }
 

@@ -10,6 +10,7 @@ mod worker;
 use std::mem::size_of;
 use std::ops::{Index, IndexMut};
 
+use crate::bytes::allocated_bytes;
 use crate::collections::Slab;
 use crate::ids::{JobId, LeaseId, QueueId, SessionId};
 
@@ -56,6 +57,7 @@ fn bytes_of(session: &Session) -> u64 {
     let joins: u64 = session.watching().values().map(|count| u64::from(*count)).sum();
     let registrations = session.worker().map_or(0, Worker::len);
     SESSION_BYTES
+        + allocated_bytes(session.peer().len())
         + session.watched().len() as u64 * WATCH_BYTES
         + joins * JOIN_BYTES
         + registrations as u64 * REGISTRATION_BYTES
@@ -124,6 +126,15 @@ impl Sessions {
         let closed = self.slab.remove(Self::place_of(session))?;
         self.bytes -= bytes_of(&closed);
         Some(closed)
+    }
+
+    /// Sets the address of the session's client.
+    pub(crate) fn set_peer(&mut self, session: SessionId, peer: &[u8]) {
+        let of = &mut self[session];
+        let before = bytes_of(of);
+        of.set_peer(peer.into());
+        let after = bytes_of(of);
+        self.bytes = self.bytes - before + after;
     }
 
     pub(crate) fn find(&self, session: SessionId) -> Option<&Session> {

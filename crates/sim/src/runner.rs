@@ -158,6 +158,7 @@ impl Summary {
             memory_refusals,
             judged,
             moves,
+            redrives,
             replication,
             hash,
         } = other;
@@ -187,6 +188,7 @@ impl Summary {
         self.memory_refusals += memory_refusals;
         self.judged.add(judged);
         self.moves += moves;
+        self.redrives += redrives;
         self.replication.add(replication);
         self.hash ^= hash;
     }

@@ -53,6 +53,8 @@ pub enum Sabotage {
     LateExpiries,
     /// Queues accept more jobs than their policies allow.
     IgnoredLimits,
+    /// Failed jobs are tried again without end.
+    EndlessRetries,
     /// The stream of a cluster ignores the conditions of appends.
     FenceOff,
     /// A leader sends replies before the stream has their changes. Only the oracle can show this.

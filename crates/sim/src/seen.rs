@@ -55,6 +55,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
             failures: counters.failures,
         },
         attempts: facts.attempts,
+        death: facts.death.map(|death| *death),
         order: facts.order,
         tags: submitted.get(&id).map(|(tags, _)| tags.clone()),
         expires: facts.expires.map(|at| at.0),

@@ -119,6 +119,8 @@ pub struct Summary {
     pub judged: Judgements,
     /// Jobs that operators moved to other queues.
     pub moves: u64,
+    /// Dead letters and buried jobs that an operator brought back.
+    pub redrives: u64,
     /// What happened in the clusters.
     pub replication: Replication,
     /// Hash of the whole trace.

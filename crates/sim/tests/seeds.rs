@@ -40,6 +40,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.indexes > FIXED_SEEDS / 4, "{summary:?}");
     assert!(summary.cooled > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.moves > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.redrives > FIXED_SEEDS / 200, "{summary:?}");
     let judged = summary.judged;
     assert!(judged.orders > FIXED_SEEDS, "{judged:?}");
     assert!(judged.holds > FIXED_SEEDS * 5, "{judged:?}");
@@ -188,6 +189,13 @@ fn items_that_are_too_big_are_noticed_by_the_oracle() {
 #[test]
 fn limits_that_are_not_kept_are_noticed_by_the_oracle() {
     assert_oracle_notices(Sabotage::IgnoredLimits, "was full with");
+}
+
+#[test]
+fn retries_without_end_are_noticed() {
+    let options = Options { sabotage: Sabotage::EndlessRetries, ..Options::default() };
+    let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options).err());
+    assert!(problems.any(|broken| broken.problem.contains("the model says")));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Moves of jobs to other queues.
+//! Moves of jobs to other queues, and back from a queue of dead letters.
 
-use engine::{JobId, MoveRefused, Refused};
+use engine::{JobId, Millis, MoveRefused, RedriveRefused, Refused};
 
 use crate::{Answer, Caller, Position, PutRefusal};
 
@@ -20,6 +20,17 @@ pub enum MoveRefusal {
     #[error("the queue stores no jobs: it is an alias, or its policy has `fanout_only`")]
     StoresNothing,
     /// The server would also refuse to put the job into this queue.
+    #[error(transparent)]
+    Put(#[from] PutRefusal),
+}
+
+/// Why a dead letter was not brought back. The job is unchanged.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RedriveRefusal {
+    /// See [`RedriveRefused`].
+    #[error(transparent)]
+    Refused(#[from] RedriveRefused),
+    /// The server would also refuse to put the job into the queue that it came from.
     #[error(transparent)]
     Put(#[from] PutRefusal),
 }
@@ -61,5 +72,33 @@ impl Caller<'_> {
             }
         };
         Answer::new(Err(refusal), after)
+    }
+
+    /// Brings a dead letter back to the queue that it came from, or makes a buried job ready. The job
+    /// can fail as often as a new job.
+    pub fn redrive(&mut self, id: JobId) -> Answer<Result<(), RedriveRefusal>> {
+        let refused = |refusal: PutRefusal| Answer::at_once(Err(refusal.into()));
+        let core = &mut *self.core;
+        if core.engine.writes_blocked() {
+            return refused(PutRefusal::WritesBlocked);
+        }
+        let is_logged = |id| core.engine.slot(id).is_ok_and(|slot| core.engine.is_durable(slot));
+        if core.lacks_room(1, |_| is_logged(id)) {
+            return refused(PutRefusal::LogFull);
+        }
+        let done = core.engine.redrive(id, &mut core.effects);
+        core.apply_effects();
+        Answer::new(done.map_err(RedriveRefusal::from), core.after_id(id))
+    }
+
+    /// The next dead letter of this queue, after the one that this function returned before. Skips
+    /// those that workers have.
+    pub fn next_dead_letter(
+        &self,
+        queue: &[u8],
+        after: Option<(Millis, JobId)>,
+    ) -> Option<(Millis, JobId)> {
+        let engine = &self.core.engine;
+        engine.next_dead_letter(engine.queue_id(queue)?, after)
     }
 }

@@ -94,14 +94,14 @@ impl Caller<'_> {
     }
 
     /// Fails a job that this worker holds. A submitted job ends, and its watchers get `news`. A job
-    /// of another dialect is buried.
+    /// of another dialect, and a dead letter, is buried.
     pub fn fail(&mut self, id: JobId, news: &News) -> Answer<Result<(), Refusal>> {
         let core = &mut *self.core;
         let lacks_room = core.lacks_room(1, |engine| {
-            // A job of another dialect is buried, which needs room. A submitted job ends, which
-            // makes room.
-            let is_submitted = engine.slot(id).is_ok_and(|slot| engine.tags(slot).is_some());
-            !is_submitted && holds_logged(engine, self.session, id)
+            // A job of another dialect, or a dead letter, is buried, which needs room. Another
+            // submitted job ends, which makes room.
+            let ends = engine.slot(id).is_ok_and(|slot| engine.ends_when_failed(slot));
+            !ends && holds_logged(engine, self.session, id)
         });
         if lacks_room {
             return Answer::at_once(Err(Refusal::LogFull));

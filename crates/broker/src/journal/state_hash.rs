@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::{JobFacts, JobId, State, Tags};
+use engine::{Death, JobFacts, JobId, State, Tags};
 use replica::chain::Mix;
 
 /// Bytes of a job's entry in the table: a tree that gets its keys in order fills half of each leaf.
@@ -53,8 +53,18 @@ pub(crate) fn job_hash(
         Some(Tags { unique, reducer }) => mix.bytes(unique).bytes(reducer),
         None => mix,
     };
-    // Without failed attempts, the hash is that of older versions.
-    if facts.attempts == 0 { mix.value() } else { mix.word(facts.attempts.into()).value() }
+    // Without failed attempts and dead letters, the hash is that of older versions.
+    let mix = if facts.attempts == 0 { mix } else { mix.word(facts.attempts.into()) };
+    let Some(death) = &facts.death else { return mix.value() };
+    let Death { died, until, cause, attempts, origin, worker, error } = &**death;
+    mix.word(died.0)
+        .word(until.map_or(0, |until| until.0))
+        .word(*cause as u64)
+        .word(u64::from(*attempts))
+        .bytes(origin)
+        .bytes(worker)
+        .bytes(error)
+        .value()
 }
 
 impl StateHash {

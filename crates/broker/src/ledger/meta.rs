@@ -4,7 +4,7 @@
 //! field, or for a second such byte. The fields that are present follow in the order of these bits,
 //! little-endian. A plain job has no optional fields.
 
-use engine::{Counters, JobFacts, JobId, Millis, QueueFacts, State, Tags};
+use engine::{Counters, Death, DeathCause, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
 
 const DELAY: u8 = 1;
@@ -22,13 +22,15 @@ const MORE: u8 = 1 << 7;
 
 /// How often the job has failed. A bit of the second byte.
 const ATTEMPTS: u8 = 1;
+/// Why the job is a dead letter: see [`death_bytes`]. A bit of the second byte.
+const DEATH: u8 = 1 << 1;
 
 const COUNTERS_LEN: usize = 24;
 
 /// Longest key or reducer in bytes. By spec gearman 1.2, 64 would be enough.
 const TAG_LEN_MAX: usize = 255;
 
-/// Longest options, with all fields.
+/// Longest options, without the facts of a dead letter.
 const OPTIONS_LEN_MAX: usize = 2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4;
 
 /// The error if this version cannot decode the meta of a job in the log.
@@ -47,18 +49,22 @@ pub struct UnknownMeta {
 pub(crate) struct OptionalFields {
     bytes: [u8; OPTIONS_LEN_MAX],
     len: usize,
+    /// The options of a dead letter, in place of `bytes`: they can be long, and are rare.
+    of_dead: Vec<u8>,
 }
 
 impl OptionalFields {
     /// The options of a plain job.
     pub(crate) fn none() -> Self {
-        Self { bytes: [0; OPTIONS_LEN_MAX], len: 1 }
+        Self { bytes: [0; OPTIONS_LEN_MAX], len: 1, of_dead: Vec::new() }
     }
 
     pub(crate) fn of(facts: &JobFacts, tags: Option<Tags<'_>>) -> Self {
         let mut options = Self::none();
-        if facts.attempts != 0 {
-            options.field(MORE, &[ATTEMPTS]);
+        let more = if facts.attempts == 0 { 0 } else { ATTEMPTS }
+            | if facts.death.is_none() { 0 } else { DEATH };
+        if more != 0 {
+            options.field(MORE, &[more]);
         }
         if facts.delay_s != 0 {
             options.field(DELAY, &facts.delay_s.to_le_bytes());
@@ -88,6 +94,10 @@ impl OptionalFields {
         if facts.attempts != 0 {
             options.field(MORE, &facts.attempts.to_le_bytes());
         }
+        if let Some(death) = &facts.death {
+            options.of_dead = options.bytes[..options.len].to_vec();
+            death_bytes(death, &mut options.of_dead);
+        }
         options
     }
 
@@ -98,7 +108,13 @@ impl OptionalFields {
     }
 
     fn bytes(&self) -> &[u8] {
-        if self.len == 1 { &[] } else { &self.bytes[..self.len] }
+        if !self.of_dead.is_empty() {
+            &self.of_dead
+        } else if self.len == 1 {
+            &[]
+        } else {
+            &self.bytes[..self.len]
+        }
     }
 
     /// The meta of the job with these options.
@@ -218,6 +234,7 @@ pub(crate) fn facts<'a>(
         delay_s: 0,
         counters: Counters::default(),
         attempts: 0,
+        death: None,
         expires: None,
         wall: None,
     };
@@ -243,7 +260,7 @@ fn read_options<'a>(
         Some(field)
     };
     let more = if fields & MORE == 0 { 0 } else { *take(1)?.first()? };
-    if more & !ATTEMPTS != 0 {
+    if more & !(ATTEMPTS | DEATH) != 0 {
         return None;
     }
     if fields & DELAY != 0 {
@@ -274,7 +291,45 @@ fn read_options<'a>(
     if more & ATTEMPTS != 0 {
         facts.attempts = u32::from_le_bytes(take(4)?.try_into().ok()?);
     }
+    if more & DEATH != 0 {
+        facts.death = Some(Box::new(read_death(&mut take)?));
+    }
     rest.is_empty().then_some(tags)
+}
+
+/// Encodes why a job is a dead letter: when it died, its last moment (0 if it stays), the cause, the
+/// failures, and three texts with their lengths.
+fn death_bytes(death: &Death, bytes: &mut Vec<u8>) {
+    let Death { died, until, cause, attempts, origin, worker, error } = death;
+    bytes.extend(died.0.to_le_bytes());
+    bytes.extend(until.map_or(0, |until| until.0).to_le_bytes());
+    bytes.push(*cause as u8);
+    bytes.extend(attempts.to_le_bytes());
+    for text in [origin, worker, error] {
+        let len = u16::try_from(text.len()).expect("the engine limits names and errors");
+        bytes.extend(len.to_le_bytes());
+        bytes.extend_from_slice(text);
+    }
+}
+
+fn read_death<'a>(mut take: impl FnMut(usize) -> Option<&'a [u8]>) -> Option<Death> {
+    let died = Millis(u64::from_le_bytes(take(8)?.try_into().ok()?));
+    let until = Millis(u64::from_le_bytes(take(8)?.try_into().ok()?));
+    let cause = *take(1)?.first()?;
+    let attempts = u32::from_le_bytes(take(4)?.try_into().ok()?);
+    let mut text = || {
+        let len = u16::from_le_bytes(take(2)?.try_into().ok()?);
+        Some(Box::from(take(len.into())?))
+    };
+    Some(Death {
+        died,
+        until: (until.0 > 0).then_some(until),
+        cause: DeathCause::ALL.into_iter().find(|known| *known as u8 == cause)?,
+        attempts,
+        origin: text()?,
+        worker: text()?,
+        error: text()?,
+    })
 }
 
 /// Decodes the payload of an entry that only changes counters.
@@ -311,8 +366,21 @@ mod tests {
             delay_s: 0,
             counters: Counters::default(),
             attempts: 0,
+            death: None,
             expires: None,
             wall: None,
+        }
+    }
+
+    fn dead() -> Death {
+        Death {
+            died: Millis(15),
+            until: Some(Millis(16)),
+            cause: DeathCause::Reported,
+            attempts: 17,
+            origin: b"mail"[..].into(),
+            worker: b"10.1"[..].into(),
+            error: vec![b'e'; 1024].into(),
         }
     }
 
@@ -345,6 +413,7 @@ mod tests {
             delay_s: 8,
             counters,
             attempts: 14,
+            death: Some(Box::new(dead())),
             expires: Some(Millis(12)),
             wall: Some(Millis(13)),
             ..plain()
@@ -383,6 +452,13 @@ mod tests {
         let attempts = JobFacts { attempts: 14, ..plain() };
         let bytes = [1 << 7, 1, 14, 0, 0, 0];
         assert_eq!(OptionalFields::of(&attempts, None).bytes(), bytes);
+        let death = Death { until: None, error: b"no"[..].into(), ..dead() };
+        let death = JobFacts { death: Some(Box::new(death)), ..plain() };
+        let mut bytes = vec![1 << 7, 1 << 1, 15, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([0; 8]);
+        bytes.extend([5, 17, 0, 0, 0]);
+        bytes.extend(b"\x04\0mail\x04\x0010.1\x02\0no");
+        assert_eq!(OptionalFields::of(&death, None).bytes(), bytes);
         // An older version wrote this meta, without a field for the wall clock.
         let before = [&[EXPIRES], &12_u64.to_le_bytes()[..]].concat();
         let meta = Meta { options: &before, ..OptionalFields::none().meta(&plain()) };
@@ -407,7 +483,8 @@ mod tests {
             |state, options| Meta { state, options, ..OptionalFields::none().meta(&plain()) };
         assert!(facts(&meta(9, &[]), None).is_err());
         assert!(facts(&meta(1, &[MORE]), None).is_err());
-        assert!(facts(&meta(1, &[MORE, 1 << 1]), None).is_err());
+        assert!(facts(&meta(1, &[MORE, 1 << 2]), None).is_err());
+        assert!(facts(&meta(1, &[MORE, DEATH, 0]), None).is_err());
         assert!(facts(&meta(1, &[DELAY, 0]), None).is_err());
         assert!(facts(&meta(1, &[0, 0]), None).is_err());
         assert!(facts(&meta(1, &[]), Some(&[0; 3])).is_err());

@@ -8,7 +8,6 @@ use crate::effects::{Effects, Event};
 use crate::ids::{Millis, QueueId, SessionId};
 use crate::jobs::State;
 use crate::limits::HELD_CHORES_REST_MS;
-use crate::queues::Queue;
 use crate::sessions::{Sessions, Waiting};
 use crate::timers::TimerKey;
 
@@ -69,6 +68,7 @@ impl Engine {
         self.queues[id].hold();
         if self.queues[id].extension().is_some() {
             self.sweep_in_time(id, effects);
+            self.end_due_dead(id, effects);
         }
         let pause_ends = self.queues[id].pause().is_some_and(|pause| pause.until <= now);
         if pause_ends {
@@ -164,18 +164,18 @@ impl Engine {
 
     /// Sets the timer of a queue to the moment of its next change.
     pub(super) fn arm_queue(&mut self, id: QueueId) {
-        let Some(moment) = self.next_moment_of(&self.queues[id]) else { return };
+        let Some(moment) = self.next_moment_of(id) else { return };
         self.timers.arm(self.queues[id].timer_mut(), moment, TimerKey::Queue(id.0));
     }
 
     /// The next moment at which a queue changes without a request.
-    pub(super) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
+    pub(super) fn next_moment_of(&self, id: QueueId) -> Option<Millis> {
+        let queue = &self.queues[id];
         let plain = queue.next_moment();
-        if queue.extension().is_none() {
-            return plain;
-        }
+        let Some(extension) = queue.extension() else { return plain };
         let owed = self.has_unserved_waiters(queue).then_some(self.now);
-        [plain, self.next_expiry(queue), queue.idle_ends(), owed].into_iter().flatten().min()
+        let dead = self.next_dead_end(id, extension);
+        [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead].into_iter().flatten().min()
     }
 
     /// Sets the timer of a session to the moment of its next change.
@@ -190,7 +190,7 @@ impl Engine {
     /// queue has more work now, the queue continues after all other due timers.
     fn arm_queue_behind(&mut self, id: QueueId) {
         let now = self.now;
-        let moment = self.next_moment_of(&self.queues[id]);
+        let moment = self.next_moment_of(id);
         if !self.meter.request_is_spent() || moment.is_none_or(|moment| moment > now) {
             return self.arm_queue(id);
         }

@@ -3,13 +3,15 @@
 //!
 //! Without the policy `retries`, each kind of failure has the behaviour of its protocol's original.
 //! With it, the job is delayed for a time that grows with each failure. The failure after the last
-//! retry buries the job. The policy does not apply to jobs that exist only for their watchers: their
-//! clients wait, and decide themselves.
+//! retry makes it a dead letter: see `dead_letters.rs`. The policy does not apply to jobs that exist
+//! only for their watchers: their clients wait, and decide themselves.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
-use crate::ids::{JobId, JobSlot, Millis};
+use crate::ids::{JobSlot, Millis};
 use crate::jobs::{JobKind, State};
+use crate::limits::DEAD_ERROR_BYTES_MAX;
+use crate::policy::Name;
 use crate::sessions::{ReturnOrder, Session};
 use crate::spans::LeaseEnd;
 
@@ -20,9 +22,9 @@ pub(super) enum Failure<'a> {
     TimedOut,
     /// The holder gave back the item of an open read.
     Aborted,
-    /// The holder has disconnected, or can no longer do the job. The value says where its jobs
-    /// return to, because the session may be gone.
-    HolderLeft(ReturnOrder),
+    /// The holder has disconnected, or can no longer do the job. If its session is gone, `peer` is
+    /// the address of its client. `return_order` says where its jobs return to.
+    HolderLeft { return_order: ReturnOrder, peer: Option<&'a [u8]> },
     /// The holder gave the job back, with a new priority. The job becomes ready, or delayed.
     Released { priority: u32, delay_s: u32 },
     /// The holder reported that the job failed. The watchers of the job get this news.
@@ -30,14 +32,23 @@ pub(super) enum Failure<'a> {
 }
 
 /// What the policy `retries` says about a failed attempt.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Debug, Eq, PartialEq)]
 enum Verdict {
     /// Nothing: the behaviour of the original applies.
     Original,
     /// The job becomes ready after this many milliseconds.
     Retry(u64),
     /// The job has failed too often.
-    GiveUp,
+    GiveUp(LastWords),
+}
+
+/// What a dead letter keeps of its last attempt.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct LastWords {
+    /// The address of the worker. Empty: it is unknown.
+    pub(super) worker: Name,
+    /// What the worker said. Empty: nothing.
+    pub(super) error: Box<[u8]>,
 }
 
 impl Engine {
@@ -54,12 +65,13 @@ impl Engine {
             Failure::TimedOut => {
                 self.jobs[slot].count(|counters| &mut counters.timeouts);
                 self.tally.timeouts += 1;
-                self.lose(slot, self.return_order(slot), verdict, effects);
+                self.lose(slot, failure, verdict, effects);
             }
-            Failure::Aborted => self.lose(slot, self.return_order(slot), verdict, effects),
-            Failure::HolderLeft(return_order) => self.lose(slot, return_order, verdict, effects),
+            Failure::Aborted | Failure::HolderLeft { .. } => {
+                self.lose(slot, failure, verdict, effects);
+            }
             Failure::Released { priority, delay_s } => {
-                self.release(slot, (priority, delay_s), verdict, effects);
+                self.release(slot, failure, (priority, delay_s), verdict, effects);
             }
             Failure::Reported(news) => self.report_failure(slot, news, verdict, effects),
         }
@@ -73,6 +85,12 @@ impl Engine {
             && extension.is_some_and(|extension| extension.policy().retries.is_on)
     }
 
+    /// Whether a reported failure ends this job, if the policy `retries` does not apply to it.
+    pub fn ends_when_failed(&self, slot: JobSlot) -> bool {
+        let job = &self.jobs[slot];
+        job.is_submitted() && job.death().is_none()
+    }
+
     /// Counts a failed attempt, and decides whether the job is retried.
     fn judge(&mut self, slot: JobSlot, failure: Failure<'_>) -> Verdict {
         let job = &mut self.jobs[slot];
@@ -82,17 +100,50 @@ impl Engine {
         let retries = &extension.policy().retries;
         let counts = match failure {
             Failure::TimedOut | Failure::Aborted | Failure::Reported(_) => true,
-            Failure::HolderLeft(_) => retries.counts_disconnect,
+            Failure::HolderLeft { .. } => retries.counts_disconnect,
             Failure::Released { .. } => retries.counts_release,
         };
-        if !retries.is_on || !counts || job.kind() == JobKind::Watched {
+        // A dead letter never becomes another dead letter.
+        let is_exempt = job.kind() == JobKind::Watched || job.death().is_some();
+        if !retries.is_on || !counts || is_exempt {
             return Verdict::Original;
         }
         let attempts = job.count_attempt();
         if attempts > retries.limit {
-            return Verdict::GiveUp;
+            return Verdict::GiveUp(self.last_words(slot, failure));
         }
         Verdict::Retry(retries.wait_ms(job.id(), attempts))
+    }
+
+    /// The address of the client that holds a job, or held it until it left, and the exception or the
+    /// warnings that it sent.
+    fn last_words(&mut self, slot: JobSlot, failure: Failure<'_>) -> LastWords {
+        let job = &self.jobs[slot];
+        let Some(lease) = job.lease() else { return LastWords::default() };
+        let holder = self.sessions.find(lease.holder).map(|session| session.peer().into());
+        let worker = match failure {
+            Failure::HolderLeft { peer: Some(peer), .. } => peer.into(),
+            _ => holder.unwrap_or_default(),
+        };
+        let warnings = self.warnings.take(job.id(), lease.id);
+        let error = match failure {
+            Failure::Reported(News::Exception(error)) => {
+                error[..error.len().min(DEAD_ERROR_BYTES_MAX)].into()
+            }
+            _ => warnings.into(),
+        };
+        LastWords { worker, error }
+    }
+
+    /// Keeps a warning for the error of a dead letter, if the job can become one.
+    pub(super) fn note_warning(&mut self, slot: JobSlot, warning: &[u8]) {
+        let job = &self.jobs[slot];
+        if let Some(lease) = job.lease()
+            && job.death().is_none()
+            && self.retries(slot)
+        {
+            self.warnings.note(job.id(), lease.id, warning);
+        }
     }
 
     /// Where the jobs of this job's holder return to.
@@ -105,6 +156,7 @@ impl Engine {
     fn release(
         &mut self,
         slot: JobSlot,
+        failure: Failure<'_>,
         (priority, delay_s): (u32, u32),
         verdict: Verdict,
         effects: &mut Effects,
@@ -125,7 +177,7 @@ impl Engine {
                 let due = Millis(self.now.0.saturating_add(wait_ms)).max(job.due());
                 job.set_due(due);
             }
-            Verdict::GiveUp => return self.give_up(slot, &News::Fail, Record::Update, effects),
+            Verdict::GiveUp(last) => return self.give_up(slot, failure, last, effects),
         }
         let next = if job.due() > self.now { State::Delayed } else { State::Ready };
         self.change_state(slot, next);
@@ -137,10 +189,17 @@ impl Engine {
     fn lose(
         &mut self,
         slot: JobSlot,
-        return_order: ReturnOrder,
+        failure: Failure<'_>,
         verdict: Verdict,
         effects: &mut Effects,
     ) {
+        let return_order = match failure {
+            Failure::HolderLeft { return_order, .. } => return_order,
+            Failure::TimedOut
+            | Failure::Aborted
+            | Failure::Released { .. }
+            | Failure::Reported(_) => self.return_order(slot),
+        };
         self.end_lease(slot, LeaseEnd::Lost);
         if let Some(extension) = self.queues[self.jobs[slot].queue()].extension_mut() {
             extension.cancelled += 1;
@@ -151,7 +210,7 @@ impl Engine {
         match verdict {
             Verdict::Original => self.return_lost(slot, return_order, effects),
             Verdict::Retry(wait_ms) => self.retry(slot, return_order, wait_ms, effects),
-            Verdict::GiveUp => self.give_up(slot, &News::Fail, Record::Moved, effects),
+            Verdict::GiveUp(last) => self.give_up(slot, failure, last, effects),
         }
     }
 
@@ -160,8 +219,11 @@ impl Engine {
     /// watcher left.
     fn return_lost(&mut self, slot: JobSlot, return_order: ReturnOrder, effects: &mut Effects) {
         let job = &self.jobs[slot];
-        let is_limited = self.attempts_max > 0 && job.is_submitted() && !self.retries(slot);
-        if is_limited && job.counters().failures >= self.attempts_max {
+        let is_limited = self.attempts_max > 0
+            && job.is_submitted()
+            && job.counters().failures >= self.attempts_max;
+        // Nothing that fails ends a dead letter.
+        if is_limited && !self.retries(slot) && job.death().is_none() {
             return self.end_job(slot, &News::Fail, effects);
         }
         if job.is_abandoned() {
@@ -181,8 +243,9 @@ impl Engine {
         self.deliver_or_list(slot, effects);
     }
 
-    /// Ends a job that its holder reports as failed, or buries a job that was put: a worker of
-    /// beanstalkd would also bury it. The watchers of a retried job wait for its next attempt.
+    /// Ends a job that its holder reports as failed, or buries a job that was put, or a dead letter: a
+    /// worker of beanstalkd would also bury it. The watchers of a retried job wait for its next
+    /// attempt.
     fn report_failure(
         &mut self,
         slot: JobSlot,
@@ -190,25 +253,25 @@ impl Engine {
         verdict: Verdict,
         effects: &mut Effects,
     ) {
-        let wait_ms = match verdict {
-            Verdict::Original if self.jobs[slot].is_submitted() => {
+        let outcome = match verdict {
+            Verdict::Original if self.ends_when_failed(slot) => {
                 return self.finish_job(slot, news, effects);
             }
             Verdict::Original => {
                 self.send_last_news(slot, news, effects);
                 return self.bury_held(slot, self.jobs[slot].priority(), effects);
             }
-            Verdict::Retry(wait_ms) => Some(wait_ms),
-            Verdict::GiveUp => None,
+            Verdict::Retry(wait_ms) => Ok(wait_ms),
+            Verdict::GiveUp(last) => Err(last),
         };
         let return_order = self.return_order(slot);
         self.end_lease(slot, LeaseEnd::Failed);
         let job = &mut self.jobs[slot];
         job.count(|counters| &mut counters.failures);
         job.forget_progress();
-        match wait_ms {
-            Some(wait_ms) => self.retry(slot, return_order, wait_ms, effects),
-            None => self.give_up(slot, news, Record::Moved, effects),
+        match outcome {
+            Ok(wait_ms) => self.retry(slot, return_order, wait_ms, effects),
+            Err(last) => self.give_up(slot, Failure::Reported(news), last, effects),
         }
     }
 
@@ -231,20 +294,5 @@ impl Engine {
         self.change_state(slot, next);
         self.note(Record::Moved, slot, effects);
         self.enlist(slot, effects);
-    }
-
-    /// Buries a job without a lease that has failed too often. Its watchers get the last news.
-    fn give_up(
-        &mut self,
-        slot: JobSlot,
-        news: &News,
-        record: fn(JobSlot, JobId) -> Record,
-        effects: &mut Effects,
-    ) {
-        self.send_last_news(slot, news, effects);
-        self.jobs.deal_buried_order(slot);
-        self.change_state(slot, State::Buried);
-        self.note(record, slot, effects);
-        self.add_to_list(slot);
     }
 }

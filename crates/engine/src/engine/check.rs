@@ -96,7 +96,7 @@ impl Engine {
             for (sum, band) in total.bands.iter_mut().zip(counts.bands) {
                 *sum += band;
             }
-            if let Some(moment) = self.next_moment_of(queue) {
+            if let Some(moment) = self.next_moment_of(id) {
                 let moment = moment.max(self.now);
                 assert!(
                     queue.timer().is_some_and(|at| at <= moment),
@@ -207,7 +207,7 @@ impl Engine {
                         wanted.entry(*queue).or_default()[1] += 1;
                     }
                 }
-                Chore::Return { .. }
+                Chore::Return(_)
                 | Chore::ReturnHeld(_)
                 | Chore::Close { .. }
                 | Chore::Detach { .. }
@@ -248,7 +248,7 @@ impl Engine {
                 Chore::Detach { watcher, watching } => {
                     *watcher == session && watching.contains_key(&job)
                 }
-                Chore::Return { .. }
+                Chore::Return(_)
                 | Chore::ReturnHeld(_)
                 | Chore::Close { .. }
                 | Chore::Leave { .. }

@@ -85,10 +85,12 @@ impl Engine {
 
     /// Makes a delayed or buried job ready. The caller has already removed the job from its list.
     pub(super) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let job = &mut self.jobs[slot];
-        if job.state() == State::Buried {
-            job.forget_attempts();
+        let job = &self.jobs[slot];
+        // A dead letter of another queue stays one: only a redrive brings it back.
+        if job.state() == State::Buried && job.death().is_none_or(|death| death.origin.is_empty()) {
+            self.jobs.revive(slot);
         }
+        let job = &mut self.jobs[slot];
         job.set_due(self.now);
         job.count(|counters| &mut counters.kicks);
         self.change_state(slot, State::Ready);

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::effects::{Effects, Record};
 use crate::engine::Refused;
-use crate::ids::{JobId, JobSlot, QueueId};
+use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::State;
 
 /// Why a job was not moved. Nothing has changed.
@@ -77,6 +77,22 @@ impl Engine {
         is_requested: bool,
         effects: &mut Effects,
     ) {
+        let from = self.jobs[slot].queue();
+        self.relocate(slot, to, self.now, is_requested, effects);
+        self.enlist(slot, effects);
+        self.drop_if_unwanted(from, effects);
+    }
+
+    /// Moves a job without a lease to another queue, as if a client put it there at the moment
+    /// `created`. The job must be in no list, and the caller adds it to one.
+    pub(super) fn relocate(
+        &mut self,
+        slot: JobSlot,
+        to: QueueId,
+        created: Millis,
+        is_requested: bool,
+        effects: &mut Effects,
+    ) {
         self.meter.count(1);
         let job = &self.jobs[slot];
         let (from, is_logged, share) = (job.queue(), job.is_logged(), job.counted());
@@ -84,7 +100,7 @@ impl Engine {
         // The move does not change whether the log has the job, for two reasons. A job that is only
         // in memory stays there, because no request has checked that the log has room for it. A job
         // in the log stays in the log, because its body may be only in the log.
-        self.jobs.set_queue(slot, to, self.now);
+        self.jobs.set_queue(slot, to, created);
         self.queues[from].count_out(share);
         let target = &mut self.queues[to];
         target.count_in(share);
@@ -93,7 +109,5 @@ impl Engine {
             let (id, sync) = (self.jobs[slot].id(), self.queue_sync(from));
             effects.records.push(Record::Rerouted { slot, id, from, sync, is_requested });
         }
-        self.enlist(slot, effects);
-        self.drop_if_unwanted(from, effects);
     }
 }

@@ -141,7 +141,7 @@ impl Engine {
         body: JobBody,
     ) -> JobSlot {
         let (due, expires) = self.moments(facts);
-        if expires.is_some() {
+        if expires.is_some() || facts.death.is_some() {
             self.ensure_extension(queue);
         }
         let overdue = facts.state == State::Delayed && due <= self.now;
@@ -153,6 +153,9 @@ impl Engine {
         let slot = self.jobs.insert(job);
         if let Some(wall) = facts.wall {
             self.jobs.set_wall_time(slot, wall);
+        }
+        if facts.death.is_some() {
+            self.arm_queue(queue);
         }
         slot
     }
@@ -263,6 +266,7 @@ mod tests {
             delay_s: 0,
             counters: Counters::default(),
             attempts: 0,
+            death: None,
             order: id,
             buried_order: 0,
             expires: None,

@@ -77,6 +77,9 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
+        if let News::Warning(warning) = news {
+            self.note_warning(slot, warning);
+        }
         self.send_news(slot, news, effects);
         self.extend(slot);
         Ok(())

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::chores::Chore;
 use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
-use crate::limits::UNIT_COMPARISONS;
+use crate::limits::{DEAD_WORKER_BYTES_MAX, UNIT_COMPARISONS};
 use crate::queues::DEFAULT_QUEUE;
 use crate::sessions::{ClosedSession, ReturnOrder, Session, Sessions, Waiting};
 use crate::timers::TimerKey;
@@ -53,12 +53,12 @@ impl Engine {
         let place = Sessions::place_of(session);
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
         let (used, return_order) = (closed.used(), closed.return_order());
-        let ClosedSession { watching, leases, mut watched } = closed.into_closed();
+        let ClosedSession { watching, leases, mut watched, peer } = closed.into_closed();
         // Give back the jobs before the session stops using and watching its queues. A job can end
         // instead of returning to its queue. Then the engine still uses the queue, and perhaps only
         // this session keeps the queue in existence.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
-        self.begin(Chore::return_of(leases, return_order), effects);
+        self.begin(Chore::return_of(leases, return_order, peer), effects);
         self.queues[used].release();
         self.drop_if_unwanted(used, effects);
         watched.reverse();
@@ -83,6 +83,13 @@ impl Engine {
             self.drop_if_unwanted(queue, effects);
         }
         false
+    }
+
+    /// Tells the address of a session's client. A dead letter keeps the address of its last worker, up
+    /// to [`DEAD_WORKER_BYTES_MAX`] bytes.
+    pub fn set_peer(&mut self, session: SessionId, peer: &[u8]) {
+        let peer = &peer[..peer.len().min(DEAD_WORKER_BYTES_MAX)];
+        self.sessions.set_peer(session, peer);
     }
 
     /// The mailbox number that the caller gave for this session. `None`: the session is closed.

@@ -22,6 +22,8 @@ pub struct QueueStats {
     pub delayed: u64,
     /// Buried jobs.
     pub buried: u64,
+    /// Dead letters that no session holds. Most of them are ready or buried.
+    pub dead: u64,
     /// Jobs put into this queue since the process made the queue.
     pub puts: u64,
     /// Sessions that use the queue.
@@ -210,8 +212,8 @@ impl Engine {
     }
 
     /// Statistics of one queue.
-    pub fn queue_stats(&self, queue: QueueId) -> QueueStats {
-        let queue = &self.queues[queue];
+    pub fn queue_stats(&self, id: QueueId) -> QueueStats {
+        let queue = &self.queues[id];
         let pause = queue.pause().filter(|pause| pause.until > self.now);
         let pause = pause.and_then(|pause| match pause.reason {
             PauseReason::Requested { seconds } => Some((seconds, pause.until)),
@@ -224,6 +226,7 @@ impl Engine {
             leased: u64::from(queue.counts().leased),
             delayed: u64::from(queue.counts().delayed),
             buried: u64::from(queue.counts().buried),
+            dead: self.jobs.dead_count(id),
             puts: queue.puts(),
             users: u64::from(queue.users()),
             watchers: u64::from(queue.watchers()),
@@ -239,9 +242,10 @@ impl Engine {
         }
     }
 
-    /// Bytes of memory that jobs, queues, sessions and kept spans use.
+    /// Bytes of memory that jobs, queues, sessions, kept spans and kept warnings use.
     pub fn memory_bytes(&self) -> u64 {
-        self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes() + self.spans.bytes()
+        let tables = self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes();
+        tables + self.spans.bytes() + self.warnings.bytes()
     }
 
     /// How long jobs waited and were leased.

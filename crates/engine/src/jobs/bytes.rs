@@ -2,6 +2,7 @@
 
 use std::mem::size_of;
 
+use super::dead::Death;
 use super::facts::State;
 use super::job::{Job, JobExtension, Outcome};
 use super::keys;
@@ -19,6 +20,8 @@ const SUBMITTED_BYTES: u64 = 64;
 pub(super) const KEY_BYTES: u64 = 48;
 /// The bytes of a time of the wall clock: an entry of a tree whose nodes are not full.
 pub(super) const WALL_TIME_BYTES: u64 = 32;
+/// The bytes of an entry in the index of dead letters.
+const DEAD_BYTES: u64 = 48;
 /// The bytes of a unit. A job stores the size of its optional parts in these units.
 const UNIT_BYTES: u64 = 32;
 
@@ -58,6 +61,11 @@ pub(super) fn extra_units(job: &Job) -> u16 {
     if let Some(outcome) = &extension.outcome {
         bytes += allocated_bytes(size_of::<Outcome>()) + SUBMITTED_BYTES;
         bytes += allocated_bytes(outcome.unique.len()) + allocated_bytes(outcome.reducer.len());
+        if let Some(death) = &outcome.death {
+            bytes += allocated_bytes(size_of::<Death>()) + DEAD_BYTES;
+            let texts = [&death.origin, &death.worker, &death.error];
+            bytes += texts.into_iter().map(|text| allocated_bytes(text.len())).sum::<u64>();
+        }
     }
     if job.state() == State::Leased {
         // The holder's session also has an entry for the job.

@@ -1,6 +1,7 @@
 //! The types that describe a job to callers: its state and the legal changes of state, its facts,
 //! its counters.
 
+use super::dead::Death;
 use crate::ids::{JobId, Millis, QueueId};
 
 /// The bytes of a job. The type counts references, so any number of jobs and replies can share one
@@ -128,6 +129,8 @@ pub struct JobFacts {
     /// How often the job has failed, as the policy `retries` of its queue counts. A kick of a buried
     /// job, and a move to another queue, set this to 0.
     pub attempts: u32,
+    /// Why the job is a dead letter. `None`: it is not.
+    pub death: Option<Box<Death>>,
     /// The job expires after this moment.
     pub expires: Option<Millis>,
     /// The time of the wall clock at which the job expires. If the job does not expire: when it is

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use super::body::{JobBody, Kept};
 use super::counts::CountedJob;
+use super::dead::Death;
 use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
 use super::keys::is_body_key;
@@ -59,6 +60,7 @@ pub(super) struct Outcome {
     submitted: bool,
     /// See [`JobFacts::attempts`].
     attempts: u32,
+    pub(super) death: Option<Box<Death>>,
     pub(super) unique: Box<[u8]>,
     pub(super) reducer: Box<[u8]>,
     /// Sessions that wait for the outcome. A session is in the list once per attachment.
@@ -68,10 +70,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the log has all of it, and the job's body need not be in memory.
+    /// Whether the log has all of it, the job's body need not be in memory, and the job is in no index
+    /// of dead letters.
     pub(super) fn is_bare(&self) -> bool {
         let has_progress = (self.numerator, self.denominator) != (0, 0);
-        self.watchers.is_empty() && !has_progress && !is_body_key(&self.unique)
+        let stays = self.death.is_some() || is_body_key(&self.unique);
+        self.watchers.is_empty() && !has_progress && !stays
     }
 }
 
@@ -142,6 +146,9 @@ impl Job {
         });
         if facts.attempts > 0 {
             outcome.get_or_insert_default().attempts = facts.attempts;
+        }
+        if facts.death.is_some() {
+            outcome.get_or_insert_default().death.clone_from(&facts.death);
         }
         let extension = JobExtension {
             delay_s: facts.delay_s,
@@ -289,6 +296,11 @@ impl Job {
         self.outcome().map_or(0, |outcome| outcome.attempts)
     }
 
+    /// Why the job is a dead letter. `None`: it is not.
+    pub(crate) fn death(&self) -> Option<&Death> {
+        self.outcome().and_then(|outcome| outcome.death.as_deref())
+    }
+
     fn outcome(&self) -> Option<&Outcome> {
         self.extension.as_ref().and_then(|extension| extension.outcome.as_deref())
     }
@@ -346,6 +358,7 @@ impl Job {
             delay_s: self.extension.as_ref().map_or(0, |extension| extension.delay_s),
             counters: self.counters(),
             attempts: self.attempts(),
+            death: self.outcome().and_then(|outcome| outcome.death.clone()),
             expires: self.expires(),
             wall,
         }
@@ -483,16 +496,19 @@ impl Job {
         self.outcome_mut().unique = unique.into();
     }
 
+    pub(super) fn set_death(&mut self, death: Option<Box<Death>>) {
+        self.outcome_mut().death = death;
+    }
+
     pub(super) fn set_buried_order(&mut self, order: u64) {
         self.extension().buried_order = order;
     }
 
-    /// Moves the job to another queue, as if a client put it there now.
-    pub(super) fn set_queue(&mut self, queue: QueueId, now: Millis, order: JobId) {
+    /// Moves the job to another queue, as if a client put it there at the moment `created`.
+    pub(super) fn set_queue(&mut self, queue: QueueId, created: Millis, order: JobId) {
         self.queue = queue;
-        self.created = now;
+        self.created = created;
         self.extension().expires = None;
-        self.forget_attempts();
         self.set_order(order);
     }
 }
@@ -506,6 +522,7 @@ mod tests {
         assert_eq!(std::mem::size_of::<Job>(), 64);
         // The allocator hands out blocks of 96 bytes. The next larger block has 16 bytes more.
         assert_eq!(std::mem::size_of::<JobExtension>(), 96);
-        assert_eq!(std::mem::size_of::<Outcome>(), 72);
+        // A block of 80 bytes.
+        assert_eq!(std::mem::size_of::<Outcome>(), 80);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Name, Policy, Rule, Rules, Setting, parent_name};
+use super::{DeadTarget, Name, Policy, Rule, Rules, Setting, parent_name};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
 /// Maximum number of queues in one `route.copy_to`.
@@ -67,6 +67,14 @@ pub enum RulesError {
         /// The line of the setting.
         line: u32,
     },
+    /// A job of this queue would stay in it when it becomes a dead letter.
+    #[error("dead.queue: the dead letters of `{name}` would stay in it; write \"bury\"")]
+    DeadInItself {
+        /// The line of the setting.
+        line: u32,
+        /// The queue.
+        name: String,
+    },
     /// All rules together are too large.
     #[error("all policies together are larger than 64KiB")]
     TooLarge,
@@ -78,6 +86,7 @@ impl RulesError {
         match self {
             RulesError::Name { line, .. }
             | RulesError::ExpiresToItself { line, .. }
+            | RulesError::DeadInItself { line, .. }
             | RulesError::Circle { line, .. }
             | RulesError::TooManyCopies { line }
             | RulesError::RetryTimes { line }
@@ -115,6 +124,9 @@ impl Rules {
                     if let Some(name) = self.circle_of_expiry(target) {
                         return Err(RulesError::ExpiresToItself { line, name: shown(&name) });
                     }
+                }
+                Setting::DeadQueue(DeadTarget::Queue(name)) if **name == *b"{name}" => {
+                    return Err(RulesError::DeadInItself { line, name: shown(name) });
                 }
                 Setting::CopyTo(names) if names.len() > COPIES_MAX => {
                     return Err(RulesError::TooManyCopies { line });
@@ -174,6 +186,7 @@ impl Setting {
     fn names(&self) -> &[Name] {
         match self {
             Setting::ExpireTo(name) => name.as_slice(),
+            Setting::DeadQueue(DeadTarget::Queue(name)) => std::slice::from_ref(name),
             Setting::Alias(names) | Setting::CopyTo(names) => names,
             _ => &[],
         }

@@ -6,7 +6,9 @@
 //! meaning. If the bytes have an unknown tag, [`Rules::decode`] refuses all the bytes. Otherwise
 //! the engine would apply only a part of a policy.
 
-use super::{Backoff, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
+use super::{
+    Backoff, DeadTarget, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull,
+};
 
 const VERSION: u8 = 1;
 
@@ -70,7 +72,8 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         | Setting::AgeMax(number)
         | Setting::Idle(number)
         | Setting::OpenTimeout(number)
-        | Setting::MemoryMax(number) => put_number(bytes, *number),
+        | Setting::MemoryMax(number)
+        | Setting::DeadKeep(number) => put_number(bytes, *number),
         Setting::ExpireSweep(number) => {
             bytes.push(number.is_some().into());
             bytes.extend(number.iter().flat_map(|number| number.to_le_bytes()));
@@ -103,8 +106,14 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             Some(QueueSync::Never) => bytes.push(3),
             Some(QueueSync::Memory) => bytes.push(4),
         },
-        Setting::RetryBase(millis) | Setting::RetryMax(millis) => {
-            bytes.extend(millis.to_le_bytes());
+        Setting::RetryBase(number) | Setting::RetryMax(number) | Setting::DeadJobsMax(number) => {
+            bytes.extend(number.to_le_bytes());
+        }
+        Setting::DeadQueue(DeadTarget::Bury) => bytes.push(0),
+        Setting::DeadQueue(DeadTarget::Drop) => bytes.push(1),
+        Setting::DeadQueue(DeadTarget::Queue(name)) => {
+            bytes.push(2);
+            put_name(bytes, name);
         }
         Setting::RetryBackoff(backoff) => bytes.push(match backoff {
             Backoff::None => 0,
@@ -139,6 +148,9 @@ fn tag(setting: &Setting) -> u8 {
         Setting::RetryJitter(_) => 21,
         Setting::RetryRelease(_) => 22,
         Setting::RetryDisconnect(_) => 23,
+        Setting::DeadQueue(_) => 24,
+        Setting::DeadKeep(_) => 25,
+        Setting::DeadJobsMax(_) => 26,
     }
 }
 
@@ -241,6 +253,14 @@ impl Reader<'_> {
             21 => Setting::RetryJitter(self.small()?),
             22 => Setting::RetryRelease(self.boolean()?),
             23 => Setting::RetryDisconnect(self.boolean()?),
+            24 => Setting::DeadQueue(match self.byte()? {
+                0 => DeadTarget::Bury,
+                1 => DeadTarget::Drop,
+                2 => DeadTarget::Queue(self.name()?),
+                _ => return Err(Malformed),
+            }),
+            25 => Setting::DeadKeep(self.number()?),
+            26 => Setting::DeadJobsMax(self.large()?),
             _ => return Err(Malformed),
         })
     }

@@ -226,6 +226,14 @@ fn some_setting() -> impl Strategy<Value = Setting> {
     ]
 }
 
+fn some_target() -> impl Strategy<Value = DeadTarget> {
+    prop_oneof![
+        Just(DeadTarget::Bury),
+        Just(DeadTarget::Drop),
+        some_name().prop_map(DeadTarget::Queue),
+    ]
+}
+
 fn some_retry_setting() -> impl Strategy<Value = Setting> {
     let backoff =
         prop_oneof![Just(Backoff::None), Just(Backoff::Linear), Just(Backoff::Exponential)];
@@ -238,6 +246,9 @@ fn some_retry_setting() -> impl Strategy<Value = Setting> {
         any::<u32>().prop_map(Setting::RetryJitter),
         any::<bool>().prop_map(Setting::RetryRelease),
         any::<bool>().prop_map(Setting::RetryDisconnect),
+        some_target().prop_map(Setting::DeadQueue),
+        any::<Option<u64>>().prop_map(Setting::DeadKeep),
+        any::<u64>().prop_map(Setting::DeadJobsMax),
     ]
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::worker::Worker;
 use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
+use crate::policy::Name;
 
 /// A waiting session gets "deadline soon" this long before the deadline of a job that it holds
 /// (spec beanstalkd 3, reserve).
@@ -42,6 +43,8 @@ pub(crate) struct Session {
     watching: BTreeMap<JobId, u32>,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
+    /// The address of the session's client, as the owner of the session tells it. Often empty.
+    peer: Name,
     /// The moment of the session's timer: see [`crate::timers`]. The moment is sometimes too early,
     /// but never too late.
     timer: Option<Millis>,
@@ -64,6 +67,8 @@ pub(crate) struct ClosedSession {
     pub(crate) leases: Ordered<(Millis, u64)>,
     /// The queues that the session watched.
     pub(crate) watched: Vec<QueueId>,
+    /// The address of the client.
+    pub(crate) peer: Name,
 }
 
 /// The wait of a session. A session waits for one thing at a time.
@@ -123,6 +128,7 @@ impl Session {
             watching: BTreeMap::new(),
             worker: None,
             reader: None,
+            peer: Name::default(),
             timer: None,
         }
     }
@@ -134,6 +140,15 @@ impl Session {
     /// The number of the caller's mailbox for the session's events.
     pub(crate) fn mailbox(&self) -> u32 {
         self.mailbox
+    }
+
+    /// The address of the client. Empty: it is unknown.
+    pub(crate) fn peer(&self) -> &[u8] {
+        &self.peer
+    }
+
+    pub(super) fn set_peer(&mut self, peer: Name) {
+        self.peer = peer;
     }
 
     pub(crate) fn return_order(&self) -> ReturnOrder {
@@ -331,7 +346,8 @@ impl Session {
 
     /// The parts of the session that the engine must still clean up.
     pub(crate) fn into_closed(self) -> ClosedSession {
-        ClosedSession { watching: self.watching, leases: self.leases, watched: self.watched }
+        let Self { watching, leases, watched, peer, .. } = self;
+        ClosedSession { watching, leases, watched, peer }
     }
 
     /// Panics if the lists of held jobs disagree.

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cold;
+mod dead_letters;
 mod expiry;
 mod items;
 mod meter;

@@ -1,7 +1,7 @@
 //! Random requests of all dialects, while policies change. The invariants must be true after each
 //! request.
 
-use lineshaft_engine::policy::{Backoff, QueueSync, Rule, Rules, Setting, WhenFull};
+use lineshaft_engine::policy::{Backoff, DeadTarget, QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
     Event, GrabOrder, Handout, JobId, LeaseId, Millis, NewJob, News, Patience, ReadMode,
     ReturnOrder, SessionId, Status, Submit, Take, When,
@@ -70,10 +70,21 @@ fn rules(number: u64) -> Rules {
             Setting::RetryBase(3),
             Setting::RetryBackoff([Backoff::None, Backoff::Exponential][number as usize % 2]),
             Setting::RetryRelease(number.is_multiple_of(3)),
+            Setting::DeadQueue(match number % 4 {
+                0 => DeadTarget::Bury,
+                1 => DeadTarget::Drop,
+                2 => DeadTarget::Queue(name(b"p")),
+                _ => DeadTarget::Queue(name(b"dead.{name}")),
+            }),
+            Setting::DeadKeep(number.is_multiple_of(2).then_some(7)),
+            Setting::DeadJobsMax(2),
         ],
     );
     let all = [limits, ages, routes, memory, alias, retries];
-    let picked = all.into_iter().enumerate().filter(|(at, _)| number & (1 << at) != 0);
+    let picked = all
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| number & (1 << at) != 0 || *at == 5 && number.is_multiple_of(3));
     let rules = Rules(picked.map(|(_, rule)| rule).collect());
     rules.check().expect("rules that can be obeyed");
     rules

@@ -1,6 +1,6 @@
 //! What clients of all dialects see of the policy `retries`. They send their usual commands.
 
-use broker::policy::{Rule, Rules, Setting};
+use broker::policy::{DeadTarget, Rule, Rules, Setting};
 
 use crate::crossing::Clients;
 
@@ -9,6 +9,7 @@ const GRAB_JOB: u32 = 9;
 const SUBMIT_JOB: u32 = 7;
 const SUBMIT_JOB_BG: u32 = 18;
 const WORK_FAIL: u32 = 14;
+const WORK_EXCEPTION: u32 = 25;
 
 const TAKE: &str = "reserve-with-timeout 0\r\n";
 const TIMED_OUT: &str = "TIMED_OUT\r\n";
@@ -115,4 +116,35 @@ fn kestrel_gets_an_aborted_item_again_later() {
     clients.world.advance(60_000);
     clients.beanstalk(TAKE, TIMED_OUT);
     clients.beanstalk("peek-buried\r\n", "FOUND 1 1\r\na\r\n");
+}
+
+#[test]
+fn every_dialect_can_read_the_queue_of_dead_letters() {
+    let target = DeadTarget::Queue(b"dead.{name}"[..].into());
+    let settings = [Setting::Retries(true), Setting::RetryLimit(0), Setting::DeadQueue(target)];
+    let mut clients = Clients::with(Rules(vec![Rule::new(["q"], settings)]));
+    clients.beanstalk("put 5 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+    clients.beanstalk("put 5 0 60 1\r\nb\r\n", "INSERTED 2\r\n");
+    clients.gearman(SUBMIT_JOB_BG, "q||c", "8 H:vm:3");
+    clients.beanstalk(TAKE, RESERVED);
+    clients.beanstalk("release 1 5 0\r\n", "RELEASED\r\n");
+    clients.gearman(CAN_DO, "q", "");
+    clients.gearman(GRAB_JOB, "", "11 H:vm:2|q|b");
+    clients.gearman(WORK_EXCEPTION, "H:vm:2|it broke", "");
+    let item = "VALUE q 0 1\r\nc\r\nEND\r\n";
+    clients.kestrel("get q/open\r\n", item);
+    clients.kestrel("get q/abort\r\n", "END\r\n");
+    clients.kestrel("get q\r\n", "END\r\n");
+    clients.kestrel("get dead.q\r\n", "VALUE dead.q 0 1\r\na\r\nEND\r\n");
+    clients.beanstalk("watch dead.q\r\n", "WATCHING 3\r\n");
+    clients.beanstalk(TAKE, "RESERVED 2 1\r\nb\r\n");
+    clients.beanstalk("release 2 5 0\r\n", "RELEASED\r\n");
+    clients.beanstalk(TAKE, "RESERVED 2 1\r\nb\r\n");
+    clients.gearman(CAN_DO, "dead.q", "");
+    clients.gearman(GRAB_JOB, "", "11 H:vm:3|dead.q|c");
+    let now = clients.world.now;
+    let turn = clients.world.broker.turn(now);
+    let facts = turn.job_status(broker::JobId(2)).value.expect("it is leased").facts;
+    let death = facts.death.expect("it has failed");
+    assert_eq!((&*death.origin, &*death.error), (&b"q"[..], &b"it broke"[..]));
 }

@@ -6,6 +6,7 @@
 mod backup;
 mod configuration;
 mod container;
+mod dead_letters;
 mod descriptors;
 mod exit_codes;
 mod gearman;

@@ -2,7 +2,7 @@
 //! same form.
 
 use broker::policy::{
-    Backoff, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull,
+    Backoff, DeadTarget, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull,
 };
 use notation::{duration, size};
 use toml::Spanned;
@@ -25,13 +25,15 @@ const OPEN_MAX: u32 = 1_000_000;
 const RETRIES_MAX: u32 = 1000;
 /// The largest jitter, in thousandths.
 const JITTER_MAX: u32 = 500;
+/// Values of `dead.queue` that are no names of queues.
+const BURY: &str = "bury";
+const DROP: &str = "drop";
 /// A key that is also a group: a table of its keys turns it on.
 const RETRIES: &str = "retries";
 const JITTER: &str = "retries.jitter";
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 15] = [
-    "dead",
+const LATER_KEYS: [&str; 14] = [
     "unique",
     "rate",
     "concurrency",
@@ -49,7 +51,7 @@ const LATER_KEYS: [&str; 15] = [
 ];
 
 /// Keys whose values are names of queues. Such a name can be any text in quotes.
-const NAMES: [&str; 3] = ["expire_to", "alias", "route.copy_to"];
+const NAMES: [&str; 4] = ["expire_to", "alias", "route.copy_to", "dead.queue"];
 
 /// How to read the value of a key. A returned error describes the mistake.
 enum Read {
@@ -57,7 +59,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 23] = [
+static KEYS: [(&str, Read); 26] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -81,6 +83,9 @@ static KEYS: [(&str, Read); 23] = [
     (JITTER, Read::One(|text| jitter(text).map(Setting::RetryJitter))),
     ("retries.count_release", Read::One(|text| truth(text).map(Setting::RetryRelease))),
     ("retries.count_disconnect", Read::One(|text| truth(text).map(Setting::RetryDisconnect))),
+    ("dead.queue", Read::One(|text| Ok(Setting::DeadQueue(dead_target(text))))),
+    ("dead.keep", Read::One(|text| millis(text).map(Setting::DeadKeep))),
+    ("dead.max_jobs", Read::One(|text| count(text).map(Setting::DeadJobsMax))),
 ];
 
 /// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
@@ -248,7 +253,8 @@ fn suggest(path: &str) -> Option<String> {
     // for a key with the same last word.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
-    let others = ["match", "limits", "open", "memory", "route", "retries"].map(str::to_owned);
+    let others =
+        ["match", "limits", "open", "memory", "route", "retries", "dead"].map(str::to_owned);
     let elsewhere = keys.clone().find(|key| last_word(key) == name);
     elsewhere.or_else(|| suggestion(path, keys.chain(others)))
 }
@@ -302,6 +308,18 @@ fn open_max(text: &str) -> Result<u32, String> {
 
 fn truth(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+}
+
+fn dead_target(text: &str) -> DeadTarget {
+    match text {
+        BURY => DeadTarget::Bury,
+        DROP => DeadTarget::Drop,
+        queue => DeadTarget::Queue(name(queue)),
+    }
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number from 0 on"))
 }
 
 fn on_or_off(text: &str) -> Result<bool, String> {
@@ -406,9 +424,10 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::BytesMax(bytes) | Setting::ItemBytesMax(bytes) | Setting::MemoryMax(bytes) => {
             bytes.map_or_else(none, |bytes| quote(&size::format(bytes)))
         }
-        Setting::AgeMax(time) | Setting::Idle(time) | Setting::OpenTimeout(time) => {
-            time.map_or_else(none, millis)
-        }
+        Setting::AgeMax(time)
+        | Setting::Idle(time)
+        | Setting::OpenTimeout(time)
+        | Setting::DeadKeep(time) => time.map_or_else(none, millis),
         Setting::WhenFull(WhenFull::Refuse) => quote("refuse"),
         Setting::WhenFull(WhenFull::DropOldest) => quote("drop-oldest"),
         Setting::ExpireTo(name) => name.as_ref().map_or_else(none, |name| shown(name)),
@@ -422,6 +441,10 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::RetryBackoff(Backoff::Linear) => quote("linear"),
         Setting::RetryBackoff(Backoff::Exponential) => quote("exponential"),
         Setting::RetryBase(time) | Setting::RetryMax(time) => millis(*time),
+        Setting::DeadQueue(DeadTarget::Bury) => quote(BURY),
+        Setting::DeadQueue(DeadTarget::Drop) => quote(DROP),
+        Setting::DeadQueue(DeadTarget::Queue(name)) => shown(name),
+        Setting::DeadJobsMax(jobs) => jobs.to_string(),
         Setting::RetryJitter(permille) => (f64::from(*permille) / 1000.0).to_string(),
         Setting::Sync(sync) => match sync {
             None => none(),

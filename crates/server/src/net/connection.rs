@@ -407,6 +407,7 @@ impl Connection {
         let open = self.open.take()?;
         let info = ConnectionInfo { peer: self.slot.peer, listener: &self.listener };
         let (session, dialect) = open(info, turn, mailbox);
+        turn.set_peer(session, &self.slot.peer.shown_with_port());
         self.dialect = dialect;
         self.session = Some(session);
         self.session

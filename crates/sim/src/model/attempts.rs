@@ -1,11 +1,11 @@
 //! Failed attempts, with and without the policy `retries`.
 
-use broker::JobId;
 use broker::policy::Retries;
+use broker::{DeathCause, JobId};
 
 use super::outcome::News;
 use super::record::Record;
-use super::{JobKind, Model, ReturnOrder, State, StoredJob};
+use super::{JobKind, Model, ReturnOrder, State};
 
 /// What the policy says about a failed attempt.
 pub(super) enum Verdict {
@@ -17,15 +17,6 @@ pub(super) enum Verdict {
     GiveUp,
 }
 
-/// Why a holder loses a job.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Loss {
-    /// Its lease has ended, or it gave an item back.
-    Failed,
-    /// It has disconnected, or can no longer do the job.
-    Left,
-}
-
 impl Model {
     fn retries_of(&self, id: u64) -> Retries {
         self.queues[&self.jobs[&id].queue].policy.retries.clone()
@@ -33,7 +24,8 @@ impl Model {
 
     /// True if the policy `retries` applies to a job that its worker reports as failed.
     pub(super) fn retries(&self, id: u64) -> bool {
-        self.retries_of(id).is_on && self.jobs[&id].kind != JobKind::Watched
+        let job = &self.jobs[&id];
+        self.retries_of(id).is_on && job.kind != JobKind::Watched && job.death.is_none()
     }
 
     /// Counts a failed attempt. `counts` says whether this kind of failure counts.
@@ -52,20 +44,22 @@ impl Model {
     }
 
     /// Ends the lease of a job, because the holder loses the job. This counts as a lost attempt.
-    pub(super) fn lose(&mut self, id: u64, loss: Loss) {
-        let verdict = self.judge(id, |retries| loss == Loss::Failed || retries.counts_disconnect);
-        self.end_attempt(id, verdict, &News::Fail);
+    pub(super) fn lose(&mut self, id: u64, cause: DeathCause) {
+        let has_left = cause == DeathCause::HolderLeft;
+        let verdict = self.judge(id, |retries| !has_left || retries.counts_disconnect);
+        self.end_attempt(id, verdict, &News::Fail, cause);
     }
 
     /// A worker reports a failure, and the policy `retries` applies.
     pub(super) fn fail_reported(&mut self, id: u64, news: &News) {
         let verdict = self.judge(id, |_| true);
-        self.end_attempt(id, verdict, news);
+        self.end_attempt(id, verdict, news, DeathCause::Reported);
     }
 
-    fn end_attempt(&mut self, id: u64, verdict: Verdict, news: &News) {
-        // Gearman's own limit is for jobs without the policy.
-        let attempts_max = if self.retries(id) { 0 } else { self.setting.attempts_max };
+    fn end_attempt(&mut self, id: u64, verdict: Verdict, news: &News, cause: DeathCause) {
+        // Gearman's own limit is for jobs without the policy, and not for dead letters.
+        let is_unlimited = self.retries(id) || self.jobs[&id].death.is_some();
+        let attempts_max = if is_unlimited { 0 } else { self.setting.attempts_max };
         let job = self.job_mut(id);
         let State::Leased(lease) = job.state else { panic!("no session holds job {id}") };
         job.counts.failures += 1;
@@ -74,7 +68,10 @@ impl Model {
         let wait = match verdict {
             Verdict::Original => 0,
             Verdict::Retry(wait) => wait,
-            Verdict::GiveUp => return self.give_up(id, news, Record::Moved),
+            Verdict::GiveUp => {
+                self.give_up(id, news, cause, lease.place);
+                return;
+            }
         };
         let is_exhausted = is_original
             && attempts_max > 0
@@ -108,17 +105,5 @@ impl Model {
             self.record(id, Record::Moved);
         }
         self.offer(id);
-    }
-
-    /// Buries a job that has failed too often.
-    pub(super) fn give_up(&mut self, id: u64, news: &News, record: fn(u64, StoredJob) -> Record) {
-        let order = self.next_buried;
-        self.next_buried += 1;
-        let job = self.job_mut(id);
-        job.state = State::Buried { order };
-        let watchers = std::mem::take(&mut job.watchers);
-        self.record(id, record);
-        let need = self.jobs[&id].need;
-        self.send_last_news(watchers, id, news, need);
     }
 }

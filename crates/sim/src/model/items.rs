@@ -147,7 +147,7 @@ impl Model {
         let until = self.now + timeout.unwrap_or(limit_ms).min(limit_ms);
         let serial = self.conns[&to].serial;
         if let State::Leased(lease) = &mut self.job_mut(id).state {
-            (lease.by, lease.limit) = (serial, until);
+            (lease.by, lease.place, lease.limit) = (serial, None, until);
         }
         self.renew_deadline(id);
     }

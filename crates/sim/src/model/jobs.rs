@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use broker::DeathCause;
+
 use super::attempts::Verdict;
 use super::outcome::{News, Notification};
 use super::record::Record;
@@ -58,12 +60,14 @@ impl Model {
             state: State::Ready,
             counts: Counts::default(),
             attempts: 0,
+            death: None,
             order: 0,
             tags: None,
             kind: JobKind::Logged,
             expires: None,
             watchers: Vec::new(),
             progress: (0, 0),
+            warnings: Vec::new(),
             need: 0,
         }
     }
@@ -153,8 +157,10 @@ impl Model {
         let job = self.jobs.get_mut(&id).expect("a job that is handed out exists");
         assert!(!matches!(job.state, State::Leased(_)), "a job has one holder");
         let was_ready = job.state == State::Ready;
-        job.state = State::Leased(Lease { by, number, deadline: NEVER, limit, loss });
+        job.state =
+            State::Leased(Lease { by, place: Some(place), number, deadline: NEVER, limit, loss });
         job.counts.reserves += 1;
+        job.warnings.clear();
         self.conn(place).worker.newest = Some(number);
         self.renew_deadline(id);
         if was_ready {
@@ -296,8 +302,7 @@ impl Model {
             // The longer delay wins.
             Verdict::Retry(wait) => due.max(self.now + wait),
             Verdict::GiveUp => {
-                self.give_up(id, &News::Fail, Record::Update);
-                return Ok(self.jobs[&id].need);
+                return Ok(self.give_up(id, &News::Fail, DeathCause::Released, Some(place)));
             }
         };
         let is_ready = due == self.now;
@@ -344,8 +349,9 @@ impl Model {
         match self.jobs.get_mut(&id) {
             Some(job) if matches!(job.state, State::Delayed { .. } | State::Buried { .. }) => {
                 job.counts.kicks += 1;
-                if job.is_buried() {
-                    job.attempts = 0;
+                // A dead letter of another queue stays one.
+                if job.is_buried() && job.death.as_ref().is_none_or(|it| it.origin.is_empty()) {
+                    (job.attempts, job.death) = (0, None);
                 }
                 job.since = self.now;
                 job.state = State::Ready;
@@ -376,7 +382,8 @@ impl Job {
         let is_bare = self.watchers.is_empty() && self.progress == (0, 0);
         let body_is_key = self.tags.as_ref().is_some_and(|tags| *tags.unique == *b"-");
         let is_leased = matches!(self.state, State::Leased(_));
-        self.kind == JobKind::Logged && is_bare && !body_is_key && !is_leased
+        let stays = body_is_key || self.death.is_some();
+        self.kind == JobKind::Logged && is_bare && !stays && !is_leased
     }
 }
 

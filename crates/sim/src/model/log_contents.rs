@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use broker::Death;
 use broker::policy::{Policy, Rules};
 
 use super::policies::{UP, is_named_child, parent_of};
@@ -55,6 +56,7 @@ pub(crate) struct StoredJob {
     pub(crate) state: StoredState,
     pub(crate) counts: Counts,
     pub(crate) attempts: u32,
+    pub(crate) death: Option<Death>,
     /// The job's order number among the jobs of its priority.
     pub(crate) order: u64,
     /// The parameters of the submit, if the job was submitted.
@@ -95,11 +97,17 @@ impl StoredJob {
             },
             counts: job.counts,
             attempts: job.attempts,
+            death: job.death.clone(),
             order: job.order,
             tags: job.tags.clone(),
             expires: job.expires,
             before: None,
         }
+    }
+
+    /// The last moment of a dead letter, if it has one.
+    fn dead_until(&self) -> Option<u64> {
+        self.death.as_ref()?.until.map(|until| until.0)
     }
 
     /// True if the recovered job equals this job. Ignores the counters that the log appends later.
@@ -120,7 +128,7 @@ impl StoredJob {
             && found.tags == self.tags
             && found.expires == self.expires
             && found.counts.strict() == self.counts.strict()
-            && found.attempts == self.attempts
+            && (found.attempts, &found.death) == (self.attempts, &self.death)
             && found.body == self.body
             && found.queue == self.queue
             && (found.pri, found.delay, found.ttr, found.created)
@@ -193,7 +201,9 @@ impl LogContents {
                 // The job expired. Or an expired job moved into the queue of this job, and the
                 // server ended this job to make room.
                 (Some(image), None) => {
-                    self.has_expired(image, start.now) || self.gets_expired(&image.queue, start.now)
+                    self.has_expired(image, start.now)
+                        || self.gets_expired(&image.queue, start.now)
+                        || image.dead_until().is_some_and(|until| until < start.now)
                 }
                 (Some(image), Some(found)) => {
                     let is_fresh = found.created == start.now && found.order >= start.next_id;
@@ -337,7 +347,7 @@ impl LogContents {
 pub(crate) fn short_text(image: Option<&StoredJob>) -> String {
     image.map_or("nothing".into(), |image| {
         format!(
-            "{} pri {} order {} delay {} ttr {} created {} since {} body {} bytes {:?} {:?} failed {} {:?} expires {:?}",
+            "{} pri {} order {} delay {} ttr {} created {} since {} body {} bytes {:?} {:?} failed {} {:?} {:?} expires {:?}",
             image.queue,
             image.pri,
             image.order,
@@ -349,6 +359,7 @@ pub(crate) fn short_text(image: Option<&StoredJob>) -> String {
             image.state,
             image.counts,
             image.attempts,
+            image.death,
             image.tags,
             image.expires
         )

@@ -15,6 +15,7 @@
 mod attempts;
 mod beanstalk;
 mod chores;
+mod dead_letters;
 mod gearman;
 mod history;
 mod items;
@@ -37,6 +38,7 @@ mod work;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use broker::Death;
 use broker::policy::{Policy, Rules};
 use chores::Chore;
 pub(crate) use history::History;
@@ -199,6 +201,8 @@ pub(crate) struct Job {
     pub(crate) counts: Counts,
     /// How often the job has failed, as the policy of its queue counts.
     pub(crate) attempts: u32,
+    /// Why the job is a dead letter. `None`: it is not.
+    pub(crate) death: Option<Death>,
     /// The job's order number among the jobs of its priority.
     pub(crate) order: u64,
     /// The parameters of the submit, if the job was submitted.
@@ -209,6 +213,8 @@ pub(crate) struct Job {
     /// Connections that wait for the job's outcome. A connection is listed once per submit.
     pub(crate) watchers: Vec<Place>,
     progress: (u32, u32),
+    /// The warnings of the worker that holds the job.
+    warnings: Vec<u8>,
     /// The last record of the job.
     pub(crate) need: Need,
 }
@@ -225,6 +231,8 @@ pub(crate) enum State {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     by: Serial,
+    /// The place of the holder's connection. `None`: the holder has no connection of its own.
+    place: Option<Place>,
     number: u64,
     deadline: u64,
     /// The latest possible deadline. A touch cannot move `deadline` beyond this moment.

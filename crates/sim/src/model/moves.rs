@@ -1,7 +1,9 @@
-//! Moves of jobs to other queues, at the request of an operator.
+//! Moves of jobs to other queues, and back from a queue of dead letters, at the request of an
+//! operator.
 
-use broker::{MoveRefusal, PutRefusal};
+use broker::{MoveRefusal, PutRefusal, RedriveRefusal, RedriveRefused};
 
+use super::policies::text;
 use super::record::Record;
 use super::routes::Refused;
 use super::{Model, Need, State};
@@ -56,6 +58,61 @@ impl Model {
             job.state = State::Ready;
         }
         self.reroute(id, &to, Record::Update);
+        Ok(())
+    }
+
+    /// Brings a dead letter back, as the server did or refused to do. Returns the record that the
+    /// reply depends on.
+    pub(crate) fn redrive(
+        &mut self,
+        id: u64,
+        seen: Result<(), RedriveRefusal>,
+    ) -> Result<Need, String> {
+        if seen == Err(PutRefusal::LogFull.into()) && self.may_refuse {
+            self.refusals += 1;
+            return Ok(0);
+        }
+        let expected = self.try_to_redrive(id);
+        if expected != seen {
+            return Err(format!("the redrive of job {id}: {seen:?}, not {expected:?}"));
+        }
+        Ok(if expected.is_ok() { self.denial(id) } else { 0 })
+    }
+
+    fn try_to_redrive(&mut self, id: u64) -> Result<(), RedriveRefusal> {
+        if self.writes_blocked() {
+            return Err(PutRefusal::WritesBlocked.into());
+        }
+        let job = self.jobs.get(&id).ok_or(RedriveRefused::NotFound)?;
+        let (state, from, created) = (job.state, job.queue.clone(), job.created);
+        let origin = job.death.as_ref().map(|death| text(&death.origin));
+        if matches!(state, State::Leased(_)) {
+            return Err(RedriveRefused::Leased.into());
+        }
+        let Some(origin) = origin else {
+            // A buried job that is no dead letter becomes ready.
+            let is_buried = matches!(state, State::Buried { .. });
+            let is_kicked = is_buried && self.kick_job(id).is_ok();
+            return if is_kicked { Ok(()) } else { Err(RedriveRefused::NotDead.into()) };
+        };
+        let now = self.now;
+        if origin.is_empty() {
+            let job = self.job_mut(id);
+            (job.attempts, job.death) = (0, None);
+            if state == State::Ready {
+                self.record(id, Record::Update);
+            } else {
+                let _ = self.kick_job(id);
+            }
+            return Ok(());
+        }
+        if self.alias(&origin).is_some() || self.policy(&origin).fanout_only {
+            return Err(RedriveRefused::StoresNothing.into());
+        }
+        let to = self.queue_like(&from, &origin);
+        let job = self.job_mut(id);
+        (job.since, job.state) = (now, State::Ready);
+        self.relocate(id, &to, (created, None), Record::Update);
         Ok(())
     }
 }

@@ -94,6 +94,11 @@ impl Model {
     /// Sends news from the worker to the waiting clients. If the put set a ttr for the job, the
     /// news restarts the ttr.
     pub(super) fn report(&mut self, id: u64, news: &News) {
+        if let News::Warning(warning) = news
+            && self.retries(id)
+        {
+            self.job_mut(id).warnings.extend_from_slice(warning);
+        }
         for place in self.jobs[&id].watchers.clone() {
             self.send_news(place, id, news, 0);
         }

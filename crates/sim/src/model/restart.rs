@@ -187,15 +187,17 @@ impl Model {
                 state,
                 counts: image.counts,
                 attempts: image.attempts,
+                death: image.death.clone(),
                 order: image.order,
                 tags: image.tags.clone(),
                 kind: JobKind::Logged,
                 expires: image.expires,
                 watchers: Vec::new(),
                 progress: (0, 0),
+                warnings: Vec::new(),
                 need: 0,
             };
-            if job.expires.is_some() {
+            if job.expires.is_some() || job.death.is_some() {
                 model.ensure_extra(&job.queue.clone());
             }
             model.jobs.insert(*id, job);

@@ -2,6 +2,7 @@
 //! It also contains their children, and the queues that get copies. This file also has the limits
 //! of queues, and the expiry of jobs.
 
+use broker::Death;
 use broker::policy::WhenFull;
 
 use super::outcome::News;
@@ -372,15 +373,27 @@ impl Model {
     /// Moves a ready or delayed job to the end of another queue. The time of the move replaces the
     /// time of its put. `as_record` makes the record of the change.
     pub(super) fn reroute(&mut self, id: u64, to: &Name, as_record: fn(u64, StoredJob) -> Record) {
+        let now = self.now;
+        self.relocate(id, to, (now, None), as_record);
+    }
+
+    /// Moves a job to the end of another queue. It counts as put at the moment `created`, and is a
+    /// dead letter if `death` is given.
+    pub(super) fn relocate(
+        &mut self,
+        id: u64,
+        to: &Name,
+        (created, death): (u64, Option<Death>),
+        as_record: fn(u64, StoredJob) -> Record,
+    ) {
         self.rerouted.push(id);
         let order = self.next_id;
         self.next_id += 1;
-        let now = self.now;
         let job = self.job_mut(id);
         // The move does not change whether the log has the job.
         let (from, kind) = (std::mem::replace(&mut job.queue, to.clone()), job.kind);
-        (job.created, job.order, job.expires) = (now, order, None);
-        job.attempts = 0;
+        (job.created, job.order, job.expires) = (created, order, None);
+        (job.attempts, job.death) = (0, death);
         self.queue_mut(to).puts += 1;
         if kind == JobKind::Logged {
             self.record(id, as_record);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::attempts::Loss;
+use broker::DeathCause;
+
 use super::outcome::Notification;
 use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
 
@@ -33,7 +34,7 @@ impl Model {
         let owner = |name: &Name| Owner::Queue(self.queues[name].place, name.clone());
         let timers = self.queues.iter().filter_map(|(name, queue)| {
             let pause = queue.pause.map(|pause| pause.until);
-            let moments = [queue.timer, self.expiry_moment(name), pause];
+            let moments = [queue.timer, self.expiry_moment(name), self.dead_moment(name), pause];
             Some((moments.into_iter().flatten().min()?, owner(name)))
         });
         let delayed = self.jobs.values().filter_map(|job| match job.state {
@@ -51,9 +52,9 @@ impl Model {
     /// moment. The timers decide the order in which the model handles several queues. The order has
     /// an effect, because expired jobs can move to another queue.
     pub(super) fn arm(&mut self, name: &Name) {
-        let moment = self.expiry_moment(name);
+        let moments = [self.expiry_moment(name), self.dead_moment(name)];
         let queue = self.queue_mut(name);
-        queue.timer = [queue.timer, moment].into_iter().flatten().min();
+        queue.timer = [queue.timer].into_iter().chain(moments).flatten().min();
     }
 
     /// The moment at which the head of a queue expires.
@@ -84,6 +85,7 @@ impl Model {
         self.queue_mut(name).timer = None;
         self.guarded(name, |model| {
             model.sweep(name);
+            model.end_due_dead(name);
             let queue = model.queue_mut(name);
             if queue.pause.is_some_and(|pause| pause.until <= now) {
                 queue.pause = None;
@@ -140,7 +142,7 @@ impl Model {
     fn time_out(&mut self, id: u64) {
         self.timeouts += 1;
         self.job_mut(id).counts.timeouts += 1;
-        self.lose(id, Loss::Failed);
+        self.lose(id, DeathCause::TimedOut);
     }
 
     /// The record that the answer "no job" depends on.
@@ -162,9 +164,10 @@ impl Model {
         });
         let pauses = self.queues.values().filter_map(|queue| queue.pause).map(|pause| pause.until);
         let expiries = self.queues.keys().filter_map(|name| self.expiry_moment(name));
+        let deaths = self.queues.keys().filter_map(|name| self.dead_moment(name));
         let waits = self.conns.values().filter_map(|conn| conn.waiting.as_ref()?.until);
         let margins = self.conns.keys().filter_map(|place| self.margin_moment(*place));
-        let moments = jobs.chain(pauses).chain(expiries).chain(waits).chain(margins);
+        let moments = jobs.chain(pauses).chain(expiries).chain(deaths).chain(waits).chain(margins);
         moments.filter(|moment| *moment > after).min()
     }
 }

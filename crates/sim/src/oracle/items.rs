@@ -222,6 +222,11 @@ impl Items {
         }
     }
 
+    /// True if failed jobs are, or were, delayed, buried or moved.
+    pub(super) fn ever_retries(&self) -> bool {
+        self.rule_history.ever_retries()
+    }
+
     fn may_be_alias(&self, queue: &str) -> bool {
         self.rule_history.rules_of(queue, self.alone).iter().any(|rules| rules.is_alias)
     }

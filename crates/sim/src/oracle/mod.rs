@@ -270,7 +270,12 @@ impl Oracle {
             }
             (Request::Delete(id), "DELETED") => return jobs.deleted(reply_end, *id, now),
             (Request::Release { id, pri, delay }, "RELEASED") => {
-                return jobs.released(reply_end, *id, (*pri, *delay), now);
+                jobs.released(reply_end, *id, (*pri, *delay), now)?;
+                if self.items.ever_retries() {
+                    // The job can be a dead letter now, or be delayed for longer.
+                    jobs.doubt(*id);
+                }
+                return Ok(());
             }
             (Request::Bury { id, pri }, "BURIED") => return jobs.buried(reply_end, *id, *pri, now),
             (Request::Touch(id), "TOUCHED") => return jobs.touched(reply_end.conn, *id, now),
@@ -330,6 +335,12 @@ impl Oracle {
     pub(crate) fn moved(&mut self, id: u64, queue: &str, now: u64) {
         self.note_waits(now);
         self.jobs.moved(id, queue, now);
+    }
+
+    /// Notes that an operator brought a dead letter or a buried job back.
+    pub(crate) fn redriven(&mut self, id: u64, now: u64) {
+        self.note_waits(now);
+        self.jobs.doubt(id);
     }
 
     /// Notes that the server stopped cleanly. So every change with a reply is durable.

@@ -1,6 +1,6 @@
 //! The rules for a queue, resolved by the oracle's own code according to `docs/policies.md`.
 
-use broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
+use broker::policy::{DeadTarget, QueueSync, Rule, Rules, Setting, WhenFull};
 
 /// The settings of one queue that the oracle looks at.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -52,7 +52,10 @@ impl QueueRules {
             | Setting::RetryMax(_)
             | Setting::RetryJitter(_)
             | Setting::RetryRelease(_)
-            | Setting::RetryDisconnect(_) => {}
+            | Setting::RetryDisconnect(_)
+            | Setting::DeadQueue(_)
+            | Setting::DeadKeep(_)
+            | Setting::DeadJobsMax(_) => {}
         }
     }
 }
@@ -126,6 +129,10 @@ impl RuleHistory {
         self.settings().any(|setting| match setting {
             Setting::ExpireTo(name) => name.as_deref().is_some_and(is_it),
             Setting::Alias(names) | Setting::CopyTo(names) => names.iter().any(|name| is_it(name)),
+            Setting::DeadQueue(DeadTarget::Queue(pattern)) => {
+                let pattern = String::from_utf8_lossy(pattern).replace("{name}", "*");
+                names.iter().flatten().any(|name| fits(pattern.as_bytes(), name.as_bytes()))
+            }
             _ => false,
         })
     }

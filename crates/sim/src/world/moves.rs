@@ -1,4 +1,4 @@
-//! An operator moves jobs to other queues.
+//! An operator moves jobs to other queues, and brings dead letters back.
 
 use broker::{Answer, JobId, Position};
 
@@ -9,7 +9,7 @@ use crate::Checked;
 const QUEUES: [&str; 6] = ["a", "b-2", "(c)", "default", "a+x", "moved"];
 
 impl World {
-    /// Moves a random job to a random queue.
+    /// Moves a random job to a random queue, or brings it back if it is a dead letter.
     pub(crate) fn move_a_job(&mut self) -> Checked {
         let Some(session) = self.links.iter().find(|link| link.is_open).map(|link| link.id) else {
             return Ok(());
@@ -17,8 +17,13 @@ impl World {
         let to = *self.rng.pick(&QUEUES);
         let picked = self.rng.next_u64();
         let is_of_model = self.is_modelled() && self.rng.one_in(4);
+        let is_redrive = self.rng.one_in(3);
         self.with_turn(|world, turn| {
-            let ids: Vec<u64> = if is_of_model {
+            let dead = world.model.jobs.iter().filter(|(_, job)| job.death.is_some());
+            let dead: Vec<u64> = dead.map(|(id, _)| *id).collect();
+            let ids: Vec<u64> = if is_redrive && !dead.is_empty() {
+                dead
+            } else if is_of_model {
                 world.model.jobs.keys().copied().collect()
             } else {
                 world.known.ids().collect()
@@ -27,6 +32,19 @@ impl World {
             let id = JobId(ids[at as usize]);
             if world.model.jobs.contains_key(&id.0) && turn.job_status(id).value.is_err() {
                 // A cold job must be loaded first.
+                return Ok(());
+            }
+            if is_redrive {
+                let Answer { value, after } = turn.caller(session).redrive(id);
+                world.trace.note(format_args!("job {id} comes back: {value:?}"));
+                if world.is_modelled() {
+                    let need = world.model.redrive(id.0, value)?;
+                    world.unreleased_moves.push((after, need));
+                }
+                if value.is_ok() {
+                    world.summary.redrives += 1;
+                    world.oracle.redriven(id.0, world.now);
+                }
                 return Ok(());
             }
             let Answer { value, after } = turn.caller(session).move_job(id, to.as_bytes());

@@ -26,6 +26,7 @@ impl World {
         self.with_turn(|world, turn| {
             let session = world.process.open(client.protocol(), turn, mailbox);
             let link = Link::new(number, client, session);
+            turn.set_peer(link.id, &link.place().to_string());
             if world.is_modelled() {
                 world.model.open_conn(link.place(), link.protocol);
             }

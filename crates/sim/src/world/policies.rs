@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use broker::policy::{Backoff, Name, QueueSync, Rule, Rules, Setting, WhenFull};
+use broker::policy::{Backoff, DeadTarget, Name, QueueSync, Rule, Rules, Setting, WhenFull};
 
 use super::World;
 use crate::rng::Rng;
@@ -31,7 +31,11 @@ fn mild(rng: &mut Rng) -> Rule {
         7 => Rule::new(["al"], [Setting::Alias(names(&["a", "b-2"]))]),
         8 => Rule::new(["(c)", "b-2"], [Setting::CopyTo(names(&["a", "copies"]))]),
         9 => Rule::new(["*"], [Setting::OpenMax(1)]),
-        13 => retrying("*", rng),
+        13 => {
+            let mut rule = retrying("*", rng);
+            rule.settings.extend(Rule::new([""], dead(rng)).settings);
+            rule
+        }
         14 => retrying("a*", rng),
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
     }
@@ -50,6 +54,17 @@ fn retrying(pattern: &str, rng: &mut Rng) -> Rule {
         Setting::RetryDisconnect(rng.coin()),
     ];
     Rule::new([pattern], settings)
+}
+
+fn dead(rng: &mut Rng) -> [Setting; 3] {
+    let target = match rng.below(5) {
+        0 => DeadTarget::Bury,
+        1 => DeadTarget::Drop,
+        2 => DeadTarget::Queue(b"b-2"[..].into()),
+        _ => DeadTarget::Queue(b"dead.{name}"[..].into()),
+    };
+    let keep = if rng.coin() { Some(rng.between(500, 4000)) } else { None };
+    [Setting::DeadQueue(target), Setting::DeadKeep(keep), Setting::DeadJobsMax(rng.below(4))]
 }
 
 const LAX: [QueueSync; 2] = [QueueSync::Never, QueueSync::Every(20)];
@@ -78,6 +93,17 @@ fn without_limits(rules: &Rules) -> Rules {
     rules
 }
 
+/// The same rules, but with more retries than a run has.
+fn with_endless_retries(rules: &Rules) -> Rules {
+    let mut rules = rules.clone();
+    for asked in rules.0.iter_mut().flat_map(|rule| &mut rule.settings) {
+        if let Setting::RetryLimit(limit) = &mut asked.setting {
+            *limit = 1000;
+        }
+    }
+    rules
+}
+
 impl World {
     /// Replaces the rules with up to three random rules.
     pub(crate) fn change_policies(&mut self) -> Checked {
@@ -95,6 +121,7 @@ impl World {
             match world.options.sabotage {
                 Sabotage::StalePolicies => None,
                 Sabotage::IgnoredLimits => Some(turn.set_policies(without_limits(&rules))),
+                Sabotage::EndlessRetries => Some(turn.set_policies(with_endless_retries(&rules))),
                 _ => Some(turn.set_policies((*rules).clone())),
             };
             if world.is_modelled() {

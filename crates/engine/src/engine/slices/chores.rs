@@ -1,15 +1,12 @@
 //! Does chores, one slice at a time. This file also has the request that kicks many jobs.
 
-use std::collections::BinaryHeap;
-
-use crate::chores::{Chore, Held, ReturnHeld};
-use crate::collections::Ordered;
+use crate::chores::{Chore, Held, ReturnHeld, ReturnWork};
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;
 use crate::engine::attempts::Failure;
-use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
+use crate::ids::{JobSlot, LeaseId, SessionId};
 use crate::jobs::{Job, JobList, State};
-use crate::sessions::{ReturnOrder, Waiting};
+use crate::sessions::Waiting;
 
 /// A chore sorts jobs by their leases before it gives them back. Sorting this many leases counts as
 /// one unit of work.
@@ -43,7 +40,7 @@ impl Engine {
         }
         match chore {
             Chore::Kick { kicked, .. } => Kick::Done(kicked),
-            Chore::Return { .. }
+            Chore::Return(_)
             | Chore::ReturnHeld(_)
             | Chore::Close { .. }
             | Chore::Leave { .. }
@@ -82,7 +79,7 @@ impl Engine {
             return self.chores.push(chore);
         }
         let (session, news) = match chore {
-            Chore::Return { .. }
+            Chore::Return(_)
             | Chore::ReturnHeld(_)
             | Chore::Close { .. }
             | Chore::Leave { .. }
@@ -115,9 +112,7 @@ impl Engine {
     /// Does one slice of a chore. Returns true if work is left.
     pub(in crate::engine) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
-            Chore::Return { leases, held, return_order } => {
-                self.return_slice(leases, held, *return_order, effects)
-            }
+            Chore::Return(work) => self.return_slice(work, effects),
             Chore::ReturnHeld(held) => self.return_held_slice(held, effects),
             Chore::Close { session } => self.close_slice(*session, effects),
             Chore::Leave { watched } => self.leave_slice(watched, effects),
@@ -151,13 +146,9 @@ impl Engine {
         }
     }
 
-    fn return_slice(
-        &mut self,
-        leases: &mut Ordered<(Millis, u64)>,
-        held: &mut BinaryHeap<Held>,
-        return_order: ReturnOrder,
-        effects: &mut Effects,
-    ) -> bool {
+    fn return_slice(&mut self, work: &mut ReturnWork, effects: &mut Effects) -> bool {
+        let ReturnWork { leases, held, return_order, peer } = work;
+        let return_order = *return_order;
         while let Some(((_, lease), slot)) = leases.first() {
             if self.meter.request_is_spent() {
                 return true;
@@ -177,7 +168,8 @@ impl Engine {
             // The job may have ended while the chore waited for its turn. The job's queue may have
             // vanished, too.
             if self.is_still_held(&next) {
-                self.fail_attempt(next.slot, Failure::HolderLeft(return_order), effects);
+                let failure = Failure::HolderLeft { return_order, peer: Some(&*peer) };
+                self.fail_attempt(next.slot, failure, effects);
             }
         }
         false
@@ -206,7 +198,8 @@ impl Engine {
                 return true;
             }
             jobs_left -= 1;
-            self.fail_attempt(slot, Failure::HolderLeft(return_order), effects);
+            let failure = Failure::HolderLeft { return_order, peer: None };
+            self.fail_attempt(slot, failure, effects);
         }
     }
 

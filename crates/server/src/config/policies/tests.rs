@@ -1,6 +1,6 @@
 //! Tests of the `[[policy]]` tables: every key, every refusal, and the output for operators.
 
-use broker::policy::{Policy, QueueSync, Retries, WhenFull};
+use broker::policy::{DeadLetters, Policy, QueueSync, Retries, WhenFull};
 
 use super::*;
 use crate::config::Config;
@@ -31,6 +31,7 @@ fn every_key_is_read() {
         alias = ["a", "b"]
         route = { copy_to = "audit" }
         retries = { limit = 8, backoff = "linear", base = "2s", max = "1m", jitter = 0.05, count_release = false, count_disconnect = false }
+        dead = { queue = "dead.{name}", keep = "1h", max_jobs = 7 }
     "#;
     let expected = Policy {
         jobs_max: Some(1_000_000),
@@ -57,6 +58,11 @@ fn every_key_is_read() {
             jitter_permille: 50,
             counts_release: false,
             counts_disconnect: false,
+        },
+        dead: DeadLetters {
+            target: DeadTarget::Queue(name("dead.{name}")),
+            keep_ms: Some(3_600_000),
+            jobs_max: 7,
         },
     };
     assert_eq!(policy(text, "mail.in"), expected);
@@ -161,10 +167,10 @@ fn keys_of_the_plan_are_refused_as_not_there_yet() {
         );
         assert_eq!(messages(&text), [expected]);
     }
-    let text = "[[policy]]\nmatch = \"*\"\n[policy.dead]\nqueue = \"x\"\n";
+    let text = "[[policy]]\nmatch = \"*\"\n[policy.rate]\nper_second = 3\n";
     assert_eq!(
         messages(text),
-        ["lineshaft.toml:3:9: policy: `dead` is not available in this version yet"]
+        ["lineshaft.toml:3:9: policy: `rate` is not available in this version yet"]
     );
 }
 
@@ -203,6 +209,10 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
         "lineshaft.toml:3: policy.route.copy_to: at most 8 copies"
     );
     assert_eq!(
+        first(&with("a", "dead.queue = \"{name}\"")),
+        "lineshaft.toml:3: policy.dead.queue: the dead letters of `{name}` would stay in it; write \"bury\""
+    );
+    assert_eq!(
         first(&with("a", "expire_to = \"\"")),
         "lineshaft.toml:3: policy.expire_to: a queue name has 1 to 8180 bytes"
     );
@@ -215,7 +225,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
                 sync = \"50ms\"\n\n[[policy]]\nmatch = \"a+b\"\nexpire_to = \"x\"\n\
                 alias = [\"y\", \"z\"]\nidle = \"none\"\n\n[[policy]]\nmatch = \"*\"\n\
                 retries = { limit = 3, jitter = 0.25 }\n\n[[policy]]\nmatch = \"d\"\n\
-                retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\n";
+                retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\ndead = { queue = \"drop\", keep = \"none\" }\n";
     let (folder, sources) = Folder::with(text);
     let effective = sources.load().unwrap();
     let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
@@ -235,7 +245,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 23);
+    assert_eq!(lines.len(), 26);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");

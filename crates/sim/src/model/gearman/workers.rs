@@ -97,7 +97,8 @@ impl Model {
         // The server buries a failed job of another dialect. If the log has no room, it refuses the
         // request instead. The next reply can be a refusal of this request or of a later request.
         // So this code also checks whether the job was buried.
-        let may_refuse = fails && !is_submitted && self.may_refuse;
+        let is_dead = self.jobs[&id].death.is_some();
+        let may_refuse = fails && (!is_submitted || is_dead) && self.may_refuse;
         if may_refuse
             && !observed.was_buried(id, self.jobs[&id].counts.buries)
             && self.is_refused(&queue_error(), observed)?
@@ -119,7 +120,7 @@ impl Model {
                 let news = if kind == kind::WORK_FAIL { News::Fail } else { News::Exception(data) };
                 self.fail_reported(id, &news);
             }
-            _ if !is_submitted => {
+            _ if !is_submitted || is_dead => {
                 let pri = self.jobs[&id].pri;
                 self.bury(place, id, pri).map_err(|_| "a held job could not be buried")?;
             }

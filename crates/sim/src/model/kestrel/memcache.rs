@@ -1,8 +1,9 @@
 //! The memcache dialect (spec kestrel 1).
 
+use broker::DeathCause;
+
 use super::Monitor;
 use super::memcache_wire::{self, Get, Request};
-use crate::model::attempts::Loss;
 use crate::model::items::FetchMode;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
 use crate::model::session::{Expected, Observed};
@@ -159,7 +160,7 @@ impl Model {
             if let Some(lease) = self.forget_oldest(place, queue, 1).first()
                 && let Some(id) = self.held_by(place, *lease)
             {
-                self.lose(id, Loss::Failed);
+                self.lose(id, DeathCause::Aborted);
             }
             return observed.take(&line("END", 0));
         }

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
+use broker::DeathCause;
+
 use super::Fetch;
 use super::thrift_wire::{
     self, Arguments, Call, INTERNAL_ERROR, Message, PROTOCOL_ERROR, Reply, UNKNOWN_METHOD,
     WRONG_KIND, kind,
 };
-use crate::model::attempts::Loss;
 use crate::model::items::{FetchMode, Read};
 use crate::model::outcome::Notification;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
@@ -187,7 +188,7 @@ impl Model {
             if call.name == "confirm" {
                 need = need.max(self.confirm(holder, *lease).unwrap_or(0));
             } else {
-                self.lose(id, Loss::Failed);
+                self.lose(id, DeathCause::Aborted);
             }
         }
         (number(call, settled), need)

@@ -1,0 +1,226 @@
+//! Dead letters: jobs that have failed too often. They are buried in their queue, or move to another
+//! queue, with the reason. The server ends them at their last moment, or if there are too many.
+//! [`Engine::redrive`] brings them back.
+
+use super::Engine;
+use super::attempts::{Failure, LastWords};
+use crate::effects::{Effects, News, Record};
+use crate::ids::{JobId, JobSlot, Millis, QueueId};
+use crate::jobs::{Death, DeathCause, State};
+use crate::limits::{PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
+use crate::policy::{DeadTarget, Name};
+use crate::queues::{Extension, parent_of};
+
+/// Why a job was not brought back. Nothing has changed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RedriveRefused {
+    /// The job does not exist.
+    #[error("the job does not exist")]
+    NotFound,
+    /// A session holds the job.
+    #[error("a worker holds the job")]
+    Leased,
+    /// The job is neither a dead letter nor buried.
+    #[error("the job is neither a dead letter nor buried")]
+    NotDead,
+    /// The queue that it came from stores no jobs by now: its name is an alias, or its policy has
+    /// `fanout_only`.
+    #[error("the queue that the job came from stores no jobs")]
+    StoresNothing,
+}
+
+impl Failure<'_> {
+    fn cause(&self) -> DeathCause {
+        match self {
+            Self::TimedOut => DeathCause::TimedOut,
+            Self::Aborted => DeathCause::Aborted,
+            Self::HolderLeft { .. } => DeathCause::HolderLeft,
+            Self::Released { .. } => DeathCause::Released,
+            Self::Reported(_) => DeathCause::Reported,
+        }
+    }
+}
+
+impl Engine {
+    /// Makes a job without a lease a dead letter, as the policy of its queue says. Its watchers get
+    /// the last news.
+    pub(super) fn give_up(
+        &mut self,
+        slot: JobSlot,
+        failure: Failure<'_>,
+        last: LastWords,
+        effects: &mut Effects,
+    ) {
+        let fail = News::Fail;
+        let news = if let Failure::Reported(news) = failure { news } else { &fail };
+        let queue = self.jobs[slot].queue();
+        let dead = self.policy_of(queue).map(|policy| policy.dead.clone()).unwrap_or_default();
+        if dead.target == DeadTarget::Drop {
+            return self.end_job(slot, news, effects);
+        }
+        let mut death = Death {
+            died: self.now,
+            until: dead.keep_ms.map(|keep| Millis(self.now.0.saturating_add(keep))),
+            cause: failure.cause(),
+            attempts: self.jobs[slot].attempts(),
+            origin: Name::default(),
+            worker: last.worker,
+            error: last.error,
+        };
+        // A client that released the job was refused if the log had no room.
+        let is_requested = matches!(failure, Failure::Released { .. });
+        let target = self.queue_for_dead(queue, &dead.target);
+        if let Some(name) = &target {
+            death.origin = self.queues[queue].name().into();
+            self.move_dead(slot, name, death, is_requested, effects);
+        } else {
+            self.ensure_extension(queue);
+            self.jobs.deal_buried_order(slot);
+            self.change_state(slot, State::Buried);
+            self.jobs.set_death(slot, death);
+            self.note(if is_requested { Record::Update } else { Record::Moved }, slot, effects);
+            self.add_to_list(slot);
+        }
+        self.send_last_news(slot, news, effects);
+        let holder = target.map_or(Some(queue), |name| self.queue_id(&name));
+        if let Some(holder) = holder {
+            self.end_oldest_dead(holder, dead.jobs_max, effects);
+        }
+    }
+
+    /// The name of the queue that gets the dead letters of a queue. `None`: they stay.
+    fn queue_for_dead(&self, queue: QueueId, target: &DeadTarget) -> Option<Name> {
+        let own = self.queues[queue].name();
+        let name = target.queue_for(own).filter(|name| **name != *own)?;
+        let is_possible = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len())
+            && self.alias(&name).is_none()
+            && !self.policy(&name).fanout_only;
+        is_possible.then_some(name)
+    }
+
+    /// Moves a dead letter to its queue, where it is ready. It keeps its age, and no limit of the
+    /// queue refuses it.
+    fn move_dead(
+        &mut self,
+        slot: JobSlot,
+        to: &[u8],
+        death: Death,
+        is_requested: bool,
+        effects: &mut Effects,
+    ) {
+        let from = self.jobs[slot].queue();
+        let to = self.queue_like(from, to, effects);
+        self.ensure_extension(to);
+        self.jobs[slot].set_due(self.now);
+        self.change_state(slot, State::Ready);
+        let created = self.jobs[slot].created();
+        self.relocate(slot, to, created, is_requested, effects);
+        self.jobs.set_death(slot, death);
+        self.enlist(slot, effects);
+        self.drop_if_unwanted(from, effects);
+    }
+
+    /// The queue of this name. If the other queue is a queue of items, this one becomes one, too, but
+    /// never a child.
+    fn queue_like(&mut self, other: QueueId, name: &[u8], effects: &mut Effects) -> QueueId {
+        let items = self.queues[other].extension().is_some_and(Extension::items);
+        if items && parent_of(name).is_none() {
+            self.item_queue(name, effects)
+        } else {
+            self.queue_or_create(name)
+        }
+    }
+
+    /// Ends dead letters of a queue until it has at most `max`, but not more than one request may
+    /// end.
+    fn end_oldest_dead(&mut self, queue: QueueId, max: u64, effects: &mut Effects) {
+        for _ in 0..PUT_ENDS_MAX {
+            if self.jobs.dead_count(queue) <= max {
+                break;
+            }
+            let Some((_, id)) = self.jobs.next_dead(queue, None) else { break };
+            let Ok(slot) = self.slot(id) else { break };
+            if let Some(extension) = self.queues[queue].extension_mut() {
+                extension.discarded += 1;
+            }
+            self.end_in(queue, slot, effects);
+        }
+        self.drop_if_unwanted(queue, effects);
+    }
+
+    /// The moment at which the queue's timer must end a dead letter.
+    pub(super) fn next_dead_end(&self, queue: QueueId, extension: &Extension) -> Option<Millis> {
+        let (until, _) = self.jobs.next_dead(queue, None)?;
+        let moment = Millis(until.0.checked_add(1)?);
+        Some(moment.max(extension.sweep_rests_until))
+    }
+
+    /// Ends the dead letters of a queue whose last moment is over, as many as the slice of work
+    /// allows. Like a sweep, it rests while the log has too many unwritten bytes.
+    pub(super) fn end_due_dead(&mut self, queue: QueueId, effects: &mut Effects) {
+        while !self.meter.request_is_spent()
+            && let Some(extension) = self.queues[queue].extension_mut()
+            && extension.sweep_rests_until <= self.now
+            && let Some((until, id)) = self.jobs.next_dead(queue, None)
+            && until < self.now
+            && let Some(slot) = self.jobs.find(id)
+        {
+            extension.expired += 1;
+            self.end_job(slot, &News::Fail, effects);
+        }
+    }
+
+    /// Brings a dead letter back: it is ready in the queue that it came from, and can fail as often as
+    /// a new job. Also makes a buried job ready that is no dead letter. No limit applies, because the
+    /// job comes back.
+    pub fn redrive(&mut self, id: JobId, effects: &mut Effects) -> Result<(), RedriveRefused> {
+        self.meter.begin_request();
+        let slot = self.slot(id).map_err(|_| RedriveRefused::NotFound)?;
+        let job = &self.jobs[slot];
+        let (state, from) = (job.state(), job.queue());
+        let origin: Option<Name> = job.death().map(|death| death.origin.clone());
+        match (state, origin) {
+            (State::Leased, _) => return Err(RedriveRefused::Leased),
+            (State::Ready | State::Delayed, None) => return Err(RedriveRefused::NotDead),
+            (State::Buried, None) => {
+                self.remove_from_list(slot);
+                self.kick_delisted(slot, effects);
+            }
+            (State::Delayed | State::Buried, Some(origin)) if origin.is_empty() => {
+                self.remove_from_list(slot);
+                self.jobs.revive(slot);
+                self.kick_delisted(slot, effects);
+            }
+            (State::Ready, Some(origin)) if origin.is_empty() => {
+                self.jobs.revive(slot);
+                self.note(Record::Update, slot, effects);
+            }
+            (State::Ready | State::Delayed | State::Buried, Some(origin)) => {
+                if self.alias(&origin).is_some() || self.policy(&origin).fanout_only {
+                    return Err(RedriveRefused::StoresNothing);
+                }
+                self.remove_from_list(slot);
+                let to = self.queue_like(from, &origin, effects);
+                self.jobs[slot].set_due(self.now);
+                if state != State::Ready {
+                    self.change_state(slot, State::Ready);
+                }
+                let created = self.jobs[slot].created();
+                self.relocate(slot, to, created, true, effects);
+                self.enlist(slot, effects);
+                self.drop_if_unwanted(from, effects);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next dead letter of a queue in the order of their ends, after this one, or the first one.
+    /// Skips those that sessions hold.
+    pub fn next_dead_letter(
+        &self,
+        queue: QueueId,
+        after: Option<(Millis, JobId)>,
+    ) -> Option<(Millis, JobId)> {
+        self.jobs.next_dead(queue, after)
+    }
+}

@@ -1,0 +1,260 @@
+//! Dead letters: where they go, when they end, and how they come back.
+
+use lineshaft_engine::policy::{DeadTarget, Rule, Rules, Setting};
+use lineshaft_engine::{
+    Death, DeathCause, GrabOrder, JobId, Millis, News, RedriveRefused, ReturnOrder, SessionId,
+    State, Submit,
+};
+
+use crate::apply::Follower;
+use crate::world::{START, World, grab};
+
+/// A world in which the first failure makes a job a dead letter. A follower gets all records.
+fn world(more: impl IntoIterator<Item = Setting>) -> World {
+    let mut settings = vec![Setting::Retries(true), Setting::RetryLimit(0)];
+    settings.extend(more);
+    let mut world = World::new();
+    world.follower = Some(Follower::new());
+    let rules = Rules(vec![Rule::new(["*"], settings)]);
+    world.act(|e, fx| e.set_policies(rules, fx));
+    world.pass(0);
+    world
+}
+
+fn to(name: &str) -> Setting {
+    Setting::DeadQueue(DeadTarget::Queue(name.as_bytes().into()))
+}
+
+fn queue_of(world: &World, id: JobId) -> String {
+    let status = world.engine.job_status(id).expect("it exists");
+    String::from_utf8_lossy(world.engine.queue_name(status.queue)).into_owned()
+}
+
+/// Why a job is a dead letter. The follower must have the same.
+fn death(world: &World, id: JobId) -> Option<Death> {
+    let facts = |engine: &lineshaft_engine::Engine| engine.job_status(id).expect("it exists").facts;
+    let follower = &world.follower.as_ref().expect("it follows").engine;
+    assert_eq!(facts(follower).death, facts(&world.engine).death);
+    facts(&world.engine).death.map(|death| *death)
+}
+
+/// A job of priority 7 that has failed.
+fn dead(world: &mut World, session: SessionId) -> JobId {
+    let id = world.put(session, 7, 0, 60);
+    assert_eq!(world.taken(session), id);
+    assert!(world.release(session, id, 7, 0));
+    id
+}
+
+#[test]
+fn a_dead_letter_moves_to_its_queue_and_keeps_its_facts() {
+    let mut world = world([to("dead.{name}")]);
+    let session = world.open();
+    world.act(|e, _| e.set_peer(session, b"10.0.0.1:5"));
+    let id = world.put(session, 7, 0, 60);
+    world.pass(500);
+    world.taken(session);
+    world.pass(500);
+    world.release(session, id, 3, 0);
+    assert_eq!(
+        (queue_of(&world, id), world.state(id)),
+        ("dead.default".into(), Some(State::Ready))
+    );
+    let now = Millis(START.0 + 1000);
+    let expected = Death {
+        died: now,
+        until: Some(Millis(now.0 + 14 * 86_400_000)),
+        cause: DeathCause::Released,
+        attempts: 1,
+        origin: b"default"[..].into(),
+        worker: b"10.0.0.1:5"[..].into(),
+        error: Box::default(),
+    };
+    assert_eq!(death(&world, id), Some(expected));
+    let facts = world.engine.job_status(id).expect("it exists").facts;
+    assert_eq!((facts.created, facts.due, facts.priority), (START, now, 3));
+    // A client of that queue can take it, and it is never a dead letter again.
+    world.act(|e, _| e.watch(session, b"dead.default"));
+    for _ in 0..3 {
+        assert_eq!(world.taken(session), id);
+        world.release(session, id, 3, 0);
+        assert_eq!(queue_of(&world, id), "dead.default");
+    }
+    assert!(death(&world, id).is_some());
+    world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+    assert_eq!((queue_of(&world, id), death(&world, id)), ("default".into(), None));
+    assert_eq!(world.engine.job_status(id).expect("it exists").facts.created, START);
+    assert_eq!(world.taken(session), id);
+}
+
+/// A submitted job, and the worker that holds it. The worker's address is `10.0.0.2:7`.
+fn submitted(world: &mut World) -> (JobId, SessionId) {
+    let client = world.open();
+    let submit = Submit {
+        priority: 1,
+        due: None,
+        unique: b"",
+        reducer: b"",
+        body: b"work"[..].into(),
+        foreground: false,
+    };
+    let id = world.act(|e, fx| e.submit(client, b"q", submit, fx)).expect("no limit is set");
+    let worker = world.engine.open_session(0, ReturnOrder::ToTail);
+    world.act(|e, _| e.set_peer(worker, b"10.0.0.2:7"));
+    world.act(|e, fx| e.register(worker, b"q", None, fx));
+    world.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx)).expect("it is ready");
+    (id, worker)
+}
+
+fn warn(world: &mut World, worker: SessionId, id: JobId, text: &[u8]) {
+    let news = News::Warning(text.into());
+    world.act(|e, fx| e.report(worker, id, &news, fx)).expect("it is held");
+}
+
+#[test]
+fn an_exception_is_kept_up_to_its_limit() {
+    let mut world = world([]);
+    let (id, worker) = submitted(&mut world);
+    warn(&mut world, worker, id, b"an exception says more");
+    let news = News::Exception(vec![b'x'; 3000].into());
+    world.act(|e, fx| e.fail(worker, id, &news, fx)).expect("it is held");
+    let death = death(&world, id).expect("it has failed");
+    assert_eq!((death.cause, &*death.error), (DeathCause::Reported, &[b'x'; 1024][..]));
+    assert_eq!((&*death.worker, world.state(id)), (&b"10.0.0.2:7"[..], Some(State::Buried)));
+}
+
+#[test]
+fn warnings_are_the_error_of_a_worker_that_fails_or_leaves_without_an_exception() {
+    for leaves in [true, false] {
+        let mut world = world([]);
+        let (id, worker) = submitted(&mut world);
+        warn(&mut world, worker, id, b"no route ");
+        warn(&mut world, worker, id, b"to host");
+        let expected = if leaves {
+            world.act(|e, fx| e.close_session(worker, fx));
+            world.pass(0);
+            DeathCause::HolderLeft
+        } else {
+            world.act(|e, fx| e.fail(worker, id, &News::Fail, fx)).expect("it is held");
+            DeathCause::Reported
+        };
+        let death = death(&world, id).expect("it has failed");
+        assert_eq!((death.cause, &*death.error), (expected, &b"no route to host"[..]));
+        assert_eq!(&*death.worker, b"10.0.0.2:7");
+    }
+}
+
+#[test]
+fn a_worker_that_fails_at_a_dead_letter_does_not_end_it() {
+    let mut world = world([to("dead")]);
+    world.engine.set_attempts_max(1);
+    let (id, worker) = submitted(&mut world);
+    world.act(|e, fx| e.fail(worker, id, &News::Fail, fx)).expect("it is held");
+    assert_eq!(queue_of(&world, id), "dead");
+    world.act(|e, fx| e.register(worker, b"dead", None, fx));
+    world.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx)).expect("it is ready");
+    world.act(|e, fx| e.unregister(worker, b"dead", fx));
+    assert_eq!(world.state(id), Some(State::Ready));
+    world.act(|e, fx| e.register(worker, b"dead", None, fx));
+    world.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx)).expect("it is ready");
+    world.act(|e, fx| e.fail(worker, id, &News::Fail, fx)).expect("it is held");
+    assert_eq!((queue_of(&world, id), world.state(id)), ("dead".into(), Some(State::Buried)));
+    assert!(death(&world, id).is_some());
+    world.act(|e, fx| e.kick_job(id, fx)).expect("it is buried");
+    assert!(death(&world, id).is_some(), "a kick is no redrive");
+    world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+    assert_eq!((queue_of(&world, id), death(&world, id)), ("q".into(), None));
+}
+
+#[test]
+fn a_dropped_job_ends() {
+    let mut world = world([Setting::DeadQueue(DeadTarget::Drop)]);
+    let session = world.open();
+    let id = dead(&mut world, session);
+    assert_eq!(world.state(id), None);
+}
+
+#[test]
+fn the_server_ends_dead_letters_at_their_time_and_the_oldest_of_too_many() {
+    for target in [Setting::DeadQueue(DeadTarget::Bury), to("dead")] {
+        let bounds = [target, Setting::DeadKeep(Some(1000)), Setting::DeadJobsMax(2)];
+        let mut world = world(bounds);
+        let session = world.open();
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(dead(&mut world, session));
+            world.pass(100);
+        }
+        assert_eq!(world.state(ids[0]), None, "there were three");
+        // A letter that somebody holds does not end, but when it comes back.
+        world.act(|e, fx| {
+            let choice = lineshaft_engine::Choice::Job(ids[1]);
+            e.take(session, choice, lineshaft_engine::Patience::None, fx)
+        });
+        world.pass(899);
+        assert!(world.state(ids[2]).is_some());
+        world.pass(2);
+        assert_eq!((world.state(ids[1]), world.state(ids[2])), (Some(State::Leased), None));
+        world.release(session, ids[1], 7, 0);
+        world.pass(0);
+        assert_eq!(world.state(ids[1]), None);
+    }
+}
+
+#[test]
+fn a_kick_brings_back_what_is_buried_in_its_own_queue() {
+    let mut world = world([]);
+    let session = world.open();
+    let id = dead(&mut world, session);
+    assert_eq!((world.state(id), death(&world, id).is_some()), (Some(State::Buried), true));
+    world.act(|e, fx| e.kick_job(id, fx)).expect("it is buried");
+    assert_eq!((world.state(id), death(&world, id)), (Some(State::Ready), None));
+    // A redrive is the same, also for what a client buried.
+    world.taken(session);
+    world.bury(session, id);
+    assert_eq!(death(&world, id), None);
+    world.act(|e, fx| e.redrive(id, fx)).expect("it is buried");
+    assert_eq!(world.state(id), Some(State::Ready));
+    let again = world.act(|e, fx| e.redrive(id, fx));
+    assert_eq!(again, Err(RedriveRefused::NotDead));
+    world.taken(session);
+    assert_eq!(world.act(|e, fx| e.redrive(id, fx)), Err(RedriveRefused::Leased));
+    assert_eq!(world.act(|e, fx| e.redrive(JobId(99), fx)), Err(RedriveRefused::NotFound));
+}
+
+#[test]
+fn the_letters_of_a_queue_are_walked_in_the_order_of_their_ends() {
+    let mut world = world([to("dead")]);
+    let session = world.open();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(dead(&mut world, session));
+        world.pass(1);
+    }
+    let queue = world.engine.queue_id(b"dead").expect("it has jobs");
+    let (mut after, mut found) = (None, Vec::new());
+    while let Some(next) = world.engine.next_dead_letter(queue, after) {
+        found.push(next.1);
+        after = Some(next);
+    }
+    assert_eq!(found, ids);
+    // A move makes it a job like others.
+    world.act(|e, fx| e.move_job(ids[1], b"elsewhere", fx)).expect("it is ready");
+    assert_eq!(death(&world, ids[1]), None);
+    for id in [ids[0], ids[2]] {
+        world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+    }
+    assert_eq!(world.engine.queue_id(b"dead"), None, "nobody needs the empty queue");
+}
+
+#[test]
+fn a_queue_that_cannot_store_letters_is_not_used() {
+    let mut world = world([to("dead")]);
+    let mut rules = world.engine.policies().clone();
+    rules.0.push(Rule::new(["dead"], [Setting::Alias([b"x"[..].into()].into())]));
+    world.act(|e, fx| e.set_policies(rules, fx));
+    world.pass(0);
+    let session = world.open();
+    let id = dead(&mut world, session);
+    assert_eq!((queue_of(&world, id), world.state(id)), ("default".into(), Some(State::Buried)));
+}

@@ -1,0 +1,122 @@
+//! Dead letters: jobs that have failed too often.
+
+use broker::limits::{DEAD_ERROR_BYTES_MAX, PUT_ENDS_MAX};
+use broker::policy::DeadTarget;
+use broker::{Death, DeathCause, Millis};
+
+use super::outcome::News;
+use super::policies::{parent_of, text};
+use super::record::Record;
+use super::{Model, Name, Need, Place, State};
+
+impl Model {
+    /// Makes a job that has failed too often a dead letter. Returns the record of this change.
+    pub(super) fn give_up(
+        &mut self,
+        id: u64,
+        news: &News,
+        cause: DeathCause,
+        worker: Option<Place>,
+    ) -> Need {
+        let queue = self.jobs[&id].queue.clone();
+        let dead = self.queues[&queue].policy.dead.clone();
+        let watchers = std::mem::take(&mut self.job_mut(id).watchers);
+        if dead.target == DeadTarget::Drop {
+            let need = self.remove_job(id);
+            self.send_last_news(watchers, id, news, need);
+            return need;
+        }
+        let warnings = &self.jobs[&id].warnings;
+        let error = match news {
+            News::Exception(error) => &error[..error.len().min(DEAD_ERROR_BYTES_MAX)],
+            _ => &warnings[warnings.len().saturating_sub(DEAD_ERROR_BYTES_MAX)..],
+        };
+        let mut death = Death {
+            died: Millis(self.now),
+            until: dead.keep_ms.map(|keep| Millis(self.now + keep)),
+            cause,
+            attempts: self.jobs[&id].attempts,
+            origin: Box::default(),
+            worker: worker.map(|place| place.to_string().into_bytes()).unwrap_or_default().into(),
+            error: error.into(),
+        };
+        let record = if cause == DeathCause::Released { Record::Update } else { Record::Moved };
+        let target = dead.target.queue_for(queue.as_bytes()).map(|name| text(&name));
+        let target = target.filter(|name| {
+            *name != *queue && self.alias(name).is_none() && !self.policy(name).fanout_only
+        });
+        let need;
+        let holder = if let Some(name) = target {
+            death.origin = queue.as_bytes().into();
+            let to = self.queue_like(&queue, &name);
+            self.ensure_extra(&to);
+            let now = self.now;
+            let job = self.job_mut(id);
+            (job.since, job.state) = (now, State::Ready);
+            let created = job.created;
+            let before = self.history.len();
+            self.relocate(id, &to, (created, Some(death)), record);
+            need = if self.history.len() > before { before + 1 } else { 0 };
+            to
+        } else {
+            self.ensure_extra(&queue);
+            let order = self.next_buried;
+            self.next_buried += 1;
+            let job = self.job_mut(id);
+            (job.state, job.death) = (State::Buried { order }, Some(death));
+            self.record(id, record);
+            need = self.jobs[&id].need;
+            self.arm(&queue);
+            queue
+        };
+        self.send_last_news(watchers, id, news, need);
+        self.end_oldest_dead(&holder, dead.jobs_max);
+        need
+    }
+
+    /// The queue of this name. If the other queue is a queue of items, this one is one, too.
+    pub(super) fn queue_like(&mut self, other: &Name, name: &str) -> Name {
+        let is_items = self.queues[other].facts.is_items && parent_of(name).is_none();
+        if is_items { self.item_queue(name) } else { self.create_queue(name) }
+    }
+
+    /// The dead letters of a queue that no client holds, in the order of their ends.
+    fn dead_in(&self, queue: &Name) -> Vec<(u64, u64)> {
+        let mut dead: Vec<(u64, u64)> = Vec::new();
+        for (id, job) in self.jobs.iter().filter(|(_, job)| job.queue == *queue) {
+            if let Some(death) = &job.death
+                && !matches!(job.state, State::Leased(_))
+            {
+                dead.push((death.until.map_or(u64::MAX, |until| until.0), *id));
+            }
+        }
+        dead.sort_unstable();
+        dead
+    }
+
+    fn end_oldest_dead(&mut self, queue: &Name, max: u64) {
+        for _ in 0..PUT_ENDS_MAX {
+            let dead = self.dead_in(queue);
+            if dead.len() as u64 <= max {
+                break;
+            }
+            self.guarded(queue, |model| model.end_job(dead[0].1, &News::Fail));
+        }
+        if self.queues.contains_key(queue) {
+            self.drop_queue_if_unwanted(queue);
+        }
+    }
+
+    /// The moment at which the server ends a dead letter of a queue.
+    pub(super) fn dead_moment(&self, queue: &Name) -> Option<u64> {
+        let (until, _) = *self.dead_in(queue).first()?;
+        until.checked_add(1)
+    }
+
+    pub(super) fn end_due_dead(&mut self, queue: &Name) {
+        let now = self.now;
+        for (_, id) in self.dead_in(queue).into_iter().take_while(|(until, _)| *until < now) {
+            self.end_job(id, &News::Fail);
+        }
+    }
+}
