@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Path, State as Shared};
 use axum::response::Response;
-use broker::{JobFacts, JobId, Millis, State, Turn};
+use broker::{Death, DeathCause, JobFacts, JobId, Millis, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
 use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
@@ -274,6 +274,8 @@ impl JobView<'_> {
                 kicks: counters.kicks,
                 failures: counters.failures,
             },
+            attempts: facts.attempts,
+            dead: facts.death.as_deref().map(|death| dead_letter(death, moments)),
             body_bytes: self.body_bytes as u64,
             unique: (!self.unique.is_empty()).then(|| shown_name(self.unique)),
             is_durable: self.is_durable,
@@ -281,6 +283,30 @@ impl JobView<'_> {
             body: None,
             holder: None,
         }
+    }
+}
+
+pub(crate) fn shown_cause(cause: DeathCause) -> types::DeathCause {
+    match cause {
+        DeathCause::TimedOut => types::DeathCause::TimedOut,
+        DeathCause::Aborted => types::DeathCause::Aborted,
+        DeathCause::HolderLeft => types::DeathCause::WorkerLeft,
+        DeathCause::Released => types::DeathCause::Released,
+        DeathCause::Reported => types::DeathCause::Reported,
+    }
+}
+
+fn dead_letter(death: &Death, moments: &Moments) -> types::DeadLetter {
+    let written = |moment| moment::written(moments.wall(moment));
+    types::DeadLetter {
+        died_at: written(death.died),
+        ends_at: death.until.map(written),
+        cause: shown_cause(death.cause),
+        attempts: death.attempts,
+        origin: (!death.origin.is_empty()).then(|| shown_name(&death.origin)),
+        worker: (!death.worker.is_empty())
+            .then(|| String::from_utf8_lossy(&death.worker).into_owned()),
+        error: String::from_utf8_lossy(&death.error).into_owned(),
     }
 }
 

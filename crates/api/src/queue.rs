@@ -62,6 +62,7 @@ impl Api {
             leased: stats.leased,
             delayed: stats.delayed,
             buried: stats.buried,
+            dead: stats.dead,
             urgent: stats.urgent,
             bands: types::Bands {
                 high: band(Band::High),

@@ -6,6 +6,7 @@
 mod changes;
 mod cluster;
 mod connections;
+mod dead_letters;
 mod log;
 mod operations;
 mod sessions;
@@ -25,6 +26,7 @@ pub use cluster::{
 pub use connections::{
     Connection, ConnectionWait, Connections, Consumer, Consumers, HeldJob, WaitFor,
 };
+pub use dead_letters::{DeadFilter, DeadLetter, DeathCause};
 pub use log::{Log, Recovery};
 pub use operations::{Operation, OperationKind, OperationStatus, Operations, StartOperation};
 pub use sessions::{Session, Sessions};
@@ -380,6 +382,9 @@ pub struct Queue {
     pub delayed: u64,
     /// Buried jobs.
     pub buried: u64,
+    /// Dead letters that no worker has. Most of them are ready or buried.
+    #[serde(default)]
+    pub dead: u64,
     /// Ready jobs with a priority below 1024.
     pub urgent: u64,
     /// Ready and delayed jobs by priority.
@@ -597,6 +602,12 @@ pub struct Job {
     pub expires_at: Option<String>,
     /// What happened to the job so far.
     pub counters: JobCounters,
+    /// Times that the job has failed, as the policy `retries` counts.
+    #[serde(default)]
+    pub attempts: u32,
+    /// Why the job is a dead letter, if it is one.
+    #[serde(default)]
+    pub dead: Option<DeadLetter>,
     /// The length of the body.
     pub body_bytes: u64,
     /// The key of a Gearman job. Only lists have it.
@@ -701,7 +712,7 @@ pub struct JobCounters {
     pub buries: u32,
     /// Times that the job was kicked.
     pub kicks: u32,
-    /// Times that a worker lost the job.
+    /// Times that a worker lost the job, or reported that it failed.
     pub failures: u32,
 }
 

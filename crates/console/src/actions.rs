@@ -68,6 +68,14 @@ pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types:
             option value="" { (t.all_states) }
         }
     };
+    let redrive = html! {
+        label {
+            (t.rate.0)
+            input .short name="rate" value="100" inputmode="numeric";
+            (t.rate.1)
+        }
+        (reason)
+    };
     let to = html! { (states) (other_queue(t)) (reason) };
     let confirm = html! {
         (states)
@@ -85,6 +93,9 @@ pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types:
                 (form(principal, &format!("{path}/pause"), t.pause, &seconds))
                 @if queue.buried > 0 {
                     (form(principal, &format!("{path}/kick"), t.kick_all, &reason))
+                }
+                @if queue.dead > 0 {
+                    (form(principal, &format!("{path}/redrive"), t.redrive, &redrive))
                 }
                 (form(principal, &format!("{path}/move"), t.move_jobs, &to))
                 (form(principal, &format!("{path}/clear"), t.clear, &confirm))
@@ -120,6 +131,9 @@ pub(crate) fn of_job(t: &Texts, principal: &Principal, job: &api::types::Job) ->
             div .actions {
                 @if matches!(job.state, JobState::Delayed | JobState::Buried) {
                     (form(principal, &format!("{path}/kick"), t.kick, &none))
+                }
+                @if job.dead.is_some() && job.state != JobState::Leased {
+                    (form(principal, &format!("{path}/redrive"), t.redrive_one, &none))
                 }
                 (form(
                     principal,
@@ -195,6 +209,37 @@ pub(crate) async fn kick_queue(
 ) -> Result<Response> {
     operator(&principal)?;
     let asked = StartOperation::new(OperationKind::Kick, name);
+    start(&api, &principal, &asked)
+}
+
+pub(crate) async fn redrive_queue(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    Path(name): Path<String>,
+    form: Form,
+) -> Result<Response> {
+    operator(&principal)?;
+    let rate = form.get("rate").map(str::trim).filter(|text| !text.is_empty());
+    let rate = rate.map(str::parse::<u32>).transpose();
+    let why = "the rate is not a number of jobs in a second";
+    let asked = StartOperation {
+        rate_per_s: rate.map_err(|_| Problem::new(ProblemKind::BadRequest, why))?,
+        ..StartOperation::new(OperationKind::Redrive, name)
+    };
+    start(&api, &principal, &asked)
+}
+
+pub(crate) async fn redrive_job(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    Path(id): Path<String>,
+) -> Result<Response> {
+    operator(&principal)?;
+    let id = number(&id)?;
+    let asked = StartOperation {
+        ids: Some(vec![id]),
+        ..StartOperation::new(OperationKind::Redrive, api.job(JobId(id)).await?.queue)
+    };
     start(&api, &principal, &asked)
 }
 

@@ -2,7 +2,9 @@
 
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
-use broker::{Answer, JobFacts, JobId, MoveRefusal, NotFound, Refusal, State};
+use broker::{
+    Answer, JobFacts, JobId, MoveRefusal, NotFound, RedriveRefusal, RedriveRefused, Refusal, State,
+};
 use http_api::DoorSession;
 use hyper::Uri;
 
@@ -295,6 +297,23 @@ pub(super) fn move_refused(refusal: MoveRefusal, id: JobId) -> Problem {
             Problem::new(ProblemKind::BadRequest, STORES_NOTHING).of_parameter("to")
         }
         MoveRefusal::Put(refusal) => refusal.into(),
+    }
+}
+
+/// The problem of a redrive that was refused.
+pub(super) fn redrive_refused(refusal: RedriveRefusal, id: JobId) -> Problem {
+    match refusal {
+        RedriveRefusal::Refused(RedriveRefused::NotFound) => no_job(id),
+        RedriveRefusal::Refused(RedriveRefused::Leased) => leased(id, ""),
+        RedriveRefusal::Refused(RedriveRefused::NotDead) => {
+            let why = format!("job {} is neither a dead letter nor buried", id.0);
+            Problem::new(ProblemKind::WrongState, why)
+        }
+        RedriveRefusal::Refused(RedriveRefused::StoresNothing) => {
+            let why = format!("job {} cannot come back: {STORES_NOTHING}", id.0);
+            Problem::new(ProblemKind::WrongState, why)
+        }
+        RedriveRefusal::Put(refusal) => refusal.into(),
     }
 }
 

@@ -2,10 +2,12 @@
 //! cancels it, or the server stops.
 //!
 //! This file has the operations that the server remembers, and their progress. `begin`: which jobs an
-//! operation changes, and how. `run`: the changes. `endpoints`: the requests of clients.
+//! operation changes, and how. `filter`: which dead letters. `run`: the changes. `endpoints`: the
+//! requests of clients.
 
 mod begin;
 pub(crate) mod endpoints;
+mod filter;
 mod run;
 
 use std::collections::BTreeMap;
@@ -51,7 +53,11 @@ struct Operation {
     /// The state that the client gave.
     state: Option<JobState>,
     jobs: Wanted,
+    /// `None`: as fast as the log allows.
     rate_per_s: Option<u32>,
+    only: filter::Filter,
+    /// It changes nothing, and only counts.
+    dry_run: bool,
     who: Arc<str>,
     total: u64,
     started: Millis,
@@ -68,6 +74,8 @@ enum Wanted {
     /// These jobs, in ascending order. The jobs of a block then follow each other. Jobs that have
     /// changed since the client chose them are skipped.
     Chosen(Vec<JobId>),
+    /// The dead letters of the queue. Those that die after the start are skipped.
+    Dead,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +116,7 @@ impl Operation {
             queue: shown_name(&self.queue),
             to: (self.kind == OperationKind::Move).then(|| shown_name(&self.to)),
             state: self.state,
+            dry_run: self.dry_run,
             status: ended.map_or(OperationStatus::Running, |(_, status, _)| *status),
             done: progress.done,
             skipped: progress.skipped,

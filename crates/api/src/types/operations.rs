@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::JobState;
+use super::{DeadFilter, JobState};
 use crate::problem::Problem;
 
 /// An operation to start.
@@ -18,7 +18,8 @@ pub struct StartOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The state of the jobs. A kick needs `buried` (the default) or `delayed`. A clear or a move
-    /// without a state changes the ready, delayed and buried jobs. Leased jobs always stay.
+    /// without a state changes the ready, delayed and buried jobs. A redrive and a removal have no
+    /// state. Leased jobs always stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<JobState>,
     /// At most this many jobs. By default as many as there are at the beginning.
@@ -28,9 +29,17 @@ pub struct StartOperation {
     /// meanwhile: jobs that have ended, that a worker has, or that have another queue or state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<u64>>,
-    /// At most about this many jobs in a second. By default as fast as the log allows.
+    /// At most about this many jobs in a second; 0: as fast as the log allows. By default 100 for a
+    /// redrive, and 0 for other kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
+    /// Only these dead letters. Only a redrive can have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<DeadFilter>,
+    /// Change nothing: `done` is then the number of jobs that it would change. Only a redrive can be
+    /// a dry run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// A removal needs the name of the queue again, and so does a clear without `ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<String>,
@@ -42,6 +51,9 @@ pub struct StartOperation {
 pub enum OperationKind {
     /// It makes buried or delayed jobs ready.
     Kick,
+    /// It brings the dead letters of a queue back to the queues that they came from. If the queue has
+    /// none, it makes its buried jobs ready.
+    Redrive,
     /// It ends jobs.
     Clear,
     /// It moves jobs to another queue, as if clients put them there now. A delayed job keeps its due
@@ -57,6 +69,7 @@ impl OperationKind {
     pub fn name(self) -> &'static str {
         match self {
             OperationKind::Kick => "kick",
+            OperationKind::Redrive => "redrive",
             OperationKind::Clear => "clear",
             OperationKind::Move => "move",
             OperationKind::Remove => "remove",
@@ -75,6 +88,8 @@ impl StartOperation {
             count: None,
             ids: None,
             rate_per_s: None,
+            only: None,
+            dry_run: false,
             confirm: None,
         }
     }
@@ -100,11 +115,14 @@ pub struct Operation {
     pub to: Option<String>,
     /// The state of the jobs. `null` for ready, delayed and buried jobs.
     pub state: Option<JobState>,
+    /// Whether it changes nothing, and only counts.
+    #[serde(default)]
+    pub dry_run: bool,
     /// How far it is.
     pub status: OperationStatus,
     /// The jobs that were changed. These changes are durable.
     pub done: u64,
-    /// The jobs that were skipped, because they have changed meanwhile.
+    /// The jobs that were skipped, because they have changed meanwhile, or do not fit the filter.
     pub skipped: u64,
     /// The jobs to change.
     pub total: u64,

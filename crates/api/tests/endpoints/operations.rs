@@ -1,7 +1,7 @@
 //! Changes of many jobs.
 
 use broker::NewJob;
-use broker::policy::{Rule, Rules, Setting};
+use broker::policy::{DeadTarget, Rule, Rules, Setting};
 use serde_json::{Value, json};
 
 use crate::acting::with_log;
@@ -295,4 +295,93 @@ fn a_queue_is_removed_with_leased_and_new_jobs() {
     let removal = world.ask("DELETE", "/queues/other?confirm=other");
     ended(&world, removal.body["id"].as_u64().unwrap());
     assert_eq!(world.ask("GET", "/queues/other").status, 404);
+}
+
+/// Takes a job and gives it back. The policy of the queue makes it a dead letter.
+fn kill_one(world: &World, queue: &str) {
+    let taken = world.post("/take", &json!({ "queues": [queue] }));
+    let lease = taken.body["lease"].as_str().unwrap();
+    assert_eq!(world.post(&format!("/leases/{lease}/give_back"), &json!({})).status, 204);
+}
+
+#[test]
+fn dead_letters_are_counted_chosen_and_brought_back_at_a_rate() {
+    let world = World::open();
+    let target = DeadTarget::Queue(b"dead.{name}"[..].into());
+    let settings = [Setting::Retries(true), Setting::RetryLimit(0), Setting::DeadQueue(target)];
+    let rules = Rules(vec![Rule::new(["*mail"], settings)]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    put_many(&world, b"mail", 30, NewJob::default());
+    for _ in 0..10 {
+        kill_one(&world, "mail");
+    }
+    world.pass(60_000);
+    for _ in 0..20 {
+        kill_one(&world, "mail");
+    }
+    let queue = world.get("/queues/dead.mail");
+    assert_eq!((&queue["ready"], &queue["dead"]), (&json!(30), &json!(30)));
+    let job = &world.get("/queues/dead.mail/jobs")["items"][0];
+    let dead = &job["dead"];
+    assert_eq!((&dead["cause"], &dead["attempts"]), (&json!("released"), &json!(1)), "{job}");
+    assert_eq!((&dead["origin"], &dead["error"]), (&json!("mail"), &json!("")), "{job}");
+
+    let redrive = |more: Value| {
+        let mut asked = json!({ "kind": "redrive", "queue": "dead.mail" });
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        asked
+    };
+    let counted = |more: Value| {
+        let operation = ended(&world, start(&world, &redrive(more)));
+        assert_eq!((&operation["status"], &operation["dry_run"]), (&json!("done"), &json!(true)));
+        operation["done"].as_u64().unwrap()
+    };
+    assert_eq!(counted(json!({ "dry_run": true })), 30);
+    assert_eq!(counted(json!({ "dry_run": true, "count": 7 })), 7);
+    assert_eq!(counted(json!({ "dry_run": true, "only": { "older_than_s": 60 } })), 10);
+    assert_eq!(counted(json!({ "dry_run": true, "only": { "younger_than_s": 59 } })), 20);
+    assert_eq!(counted(json!({ "dry_run": true, "only": { "cause": "released" } })), 30);
+    assert_eq!(counted(json!({ "dry_run": true, "only": { "cause": "timed_out" } })), 0);
+    assert_eq!(counted(json!({ "dry_run": true, "only": { "origin": "post" } })), 0);
+    assert_eq!(counted(json!({ "dry_run": true, "only": { "error": "no route" } })), 0);
+    assert_eq!(world.get("/queues/dead.mail")["dead"], 30, "nothing has changed");
+
+    let old = redrive(json!({ "only": { "older_than_s": 60 } }));
+    let operation = ended(&world, start(&world, &old));
+    assert_eq!((&operation["done"], &operation["skipped"]), (&json!(10), &json!(20)));
+    assert_eq!(world.get("/queues/mail")["ready"], 10);
+    // 100 jobs in a second, if the client says nothing else.
+    let from = world.now();
+    assert_eq!(ended(&world, start(&world, &redrive(json!({}))))["done"], 20);
+    assert!(world.now().since(from) >= 200, "{}", world.now().since(from));
+    assert_eq!(world.ask("GET", "/queues/dead.mail").status, 404, "nobody needs the empty queue");
+    assert_eq!(counts(&world, "mail"), [30, 0, 0]);
+    for wrong in [
+        json!({ "kind": "kick", "queue": "mail", "dry_run": true }),
+        json!({ "kind": "move", "queue": "mail", "to": "x", "only": {} }),
+        json!({ "kind": "redrive", "queue": "mail", "state": "ready" }),
+        json!({ "kind": "redrive", "queue": "mail", "only": { "key": "x" } }),
+    ] {
+        assert_eq!(world.post("/operations", &wrong).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn one_dead_letter_is_brought_back_by_its_number() {
+    let world = World::open();
+    let settings = [Setting::Retries(true), Setting::RetryLimit(0)];
+    let rules = Rules(vec![Rule::new(["mail"], settings)]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    let ids: Vec<u64> = (0..3).map(|_| world.put(b"mail", NewJob::default(), b"x")).collect();
+    for _ in &ids {
+        kill_one(&world, "mail");
+    }
+    let job = world.get(&format!("/jobs/{}", ids[1]));
+    assert_eq!((&job["state"], &job["attempts"]), (&json!("buried"), &json!(1)), "{job}");
+    assert_eq!((&job["dead"]["origin"], &job["dead"]["worker"]), (&json!(null), &json!(null)));
+    let asked = json!({ "kind": "redrive", "queue": "mail", "ids": [ids[1]] });
+    assert_eq!(ended(&world, start(&world, &asked))["done"], 1);
+    let job = world.get(&format!("/jobs/{}", ids[1]));
+    assert_eq!((&job["state"], &job["dead"]), (&json!("ready"), &json!(null)), "{job}");
+    assert_eq!(counts(&world, "mail"), [1, 0, 2]);
 }

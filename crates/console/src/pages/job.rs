@@ -1,13 +1,13 @@
 //! One job: its state, what happened to it, and its body.
 
-use api::types::{Job, JobState, Role};
+use api::types::{DeadLetter, DeathCause, Job, JobState, Role};
 use api::{Api, JobId, Principal, Problem, ProblemKind, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::body::Bytes;
 use hyper::{HeaderMap, Uri};
-use maud::html;
+use maud::{Markup, html};
 
 use crate::equal::Equal;
 use crate::page::{Page, Result, see_other};
@@ -99,9 +99,13 @@ pub(crate) async fn page(
                     dt { (words.times_buried) } dd { (number::count_or_dash(counters.buries.into())) }
                     dt { (texts.kicked) } dd { (number::count_or_dash(counters.kicks.into())) }
                     dt { (texts.lost) } dd { (number::count_or_dash(counters.failures.into())) }
+                    @if job.attempts > 0 {
+                        dt { (texts.attempts) } dd { (number::count(job.attempts.into())) }
+                    }
                 }
                 p .form { (texts.no_times) }
             }
+            @if let Some(dead) = &job.dead { (dead_letter(t, dead)) }
         }
         section {
             h2 { (t.queue.body) " " small { (number::bytes(job.body_bytes)) } }
@@ -120,6 +124,36 @@ pub(crate) async fn page(
         }
     };
     Ok(Page::new(&api, "/queues", &title, contents).equal_to(equal(&principal, &job)))
+}
+
+/// Why a job is a dead letter.
+fn dead_letter(t: &Texts, dead: &DeadLetter) -> Markup {
+    let texts = &t.job;
+    let cause = match dead.cause {
+        DeathCause::TimedOut => 0,
+        DeathCause::Aborted => 1,
+        DeathCause::WorkerLeft => 2,
+        DeathCause::Released => 3,
+        DeathCause::Reported => 4,
+    };
+    html! {
+        section #dead data-live {
+            h2 { (texts.dead) }
+            dl {
+                dt { (texts.died) } dd { (number::moment(&dead.died_at)) }
+                dt { (texts.cause) } dd { (texts.causes[cause]) }
+                dt { (texts.attempts) } dd { (number::count(dead.attempts.into())) }
+                @if let Some(origin) = &dead.origin {
+                    dt { (texts.origin) } dd { (link::to_queue(t, origin)) }
+                }
+                @if let Some(worker) = &dead.worker { dt { (texts.last_worker) } dd { (worker) } }
+                @if !dead.error.is_empty() { dt { (texts.error) } dd { code { (dead.error) } } }
+                @if let Some(ends) = &dead.ends_at {
+                    dt { (texts.removed) } dd { (number::moment(ends)) }
+                }
+            }
+        }
+    }
 }
 
 /// Why the job does not run. For a ready job, this is the first obstacle of its queue.

@@ -60,6 +60,7 @@ fn row(t: &Texts, operation: &Operation, principal: &Principal) -> Markup {
     let texts = &t.operations;
     let kind = match operation.kind {
         OperationKind::Kick => texts.kick,
+        OperationKind::Redrive => texts.redrive,
         OperationKind::Clear => texts.clear,
         OperationKind::Move => texts.move_jobs,
         OperationKind::Remove => texts.remove,

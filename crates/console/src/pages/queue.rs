@@ -101,6 +101,7 @@ pub(crate) async fn page(
                         (number::count(queue.bands.high)) ", " (number::count(queue.bands.normal))
                         ", " (number::count(queue.bands.low))
                     }
+                    @if queue.dead > 0 { dt { (texts.dead) } dd { (number::count(queue.dead)) } }
                     @if queue.has_cold_jobs { dt { (texts.cold.0) } dd { (texts.cold.1) } }
                 }
             }
@@ -200,6 +201,12 @@ fn same(principal: &Principal, queue: &Queue, shown: &Shown<'_>) -> Equal {
     let kicks = if queue.buried > 0 {
         let kicks = kicks.job_command_of(&["kick", "--all"], name, &[]);
         kicks.request("POST", "/operations", Some(operations("kick")))
+    } else {
+        kicks
+    };
+    let kicks = if queue.dead > 0 {
+        let redrives = kicks.job_command_of(&["redrive"], name, &[]);
+        redrives.request("POST", "/operations", Some(operations("redrive")))
     } else {
         kicks
     };

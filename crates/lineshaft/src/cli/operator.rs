@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use api::types::DeathCause;
+use clap::{Args, ValueEnum};
 use notation::address::ServerName;
+use notation::duration;
 
 use super::tools::TlsArguments;
 use crate::client::WaitingState;
@@ -208,7 +210,7 @@ pub(crate) struct MoveArguments {
 /// How the server changes many jobs.
 #[derive(Debug, Args)]
 pub(crate) struct OperationArguments {
-    /// At most about this many jobs in a second
+    /// At most about this many jobs in a second; 0: as many as the log allows
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
     /// Print the operation as JSON
@@ -220,26 +222,77 @@ pub(crate) struct OperationArguments {
 
 const REDRIVE_EXAMPLES: &str = "\
 Examples:
+  lineshaft redrive dead.mail           all dead letters go back to their queues
   lineshaft redrive mail                all buried jobs become ready
   lineshaft redrive mail --rate 50      at most about 50 in a second
   lineshaft redrive mail --count 10     the first ten, to see whether they work
+  lineshaft redrive dead.mail --dry-run --older 1h --cause timed-out
+                                        how many died an hour ago or earlier,
+                                        because their time ended
 
-Unlike `lineshaft kick`, the server does it, for the queues of all protocols,
-and shows the progress. If you interrupt the command, the server continues; the
+If the queue has dead letters, they go back to the queues that they came from,
+100 in a second if --rate says nothing else. Otherwise its buried jobs become
+ready. Unlike `lineshaft kick`, the server does it, for the queues of all
+protocols, and shows the progress. If you interrupt the command, the server continues; the
 console and `DELETE /api/v1/operations/N` can cancel it.
-The exit code is 1 if no job was buried.";
+The exit code is 1 if there was no such job.";
 
-/// Let the server make buried jobs ready again, at a limited rate
+/// Let the server bring dead letters back, or make buried jobs ready, at a limited rate
 #[derive(Debug, Args)]
 #[command(after_help = REDRIVE_EXAMPLES)]
 pub(crate) struct RedriveArguments {
     /// The queue
     pub queue: String,
-    /// How many jobs at most; default: as many as are buried now
+    /// How many jobs at most; default: as many as there are now
     #[arg(long, short, value_name = "N")]
     pub count: Option<u64>,
+    /// Only dead letters whose last attempt failed like this
+    #[arg(long, value_enum)]
+    pub cause: Option<Cause>,
+    /// Only dead letters that came from this queue
+    #[arg(long, value_name = "QUEUE")]
+    pub origin: Option<String>,
+    /// Only dead letters whose error contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub error: Option<String>,
+    /// Only dead letters that died at least this long ago
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
+    pub older: Option<u32>,
+    /// Only dead letters that died at most this long ago
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
+    pub younger: Option<u32>,
+    /// Change nothing, and print how many jobs would become ready
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
     #[command(flatten)]
     pub operation: OperationArguments,
+}
+
+/// How the last attempt at a dead letter failed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Cause {
+    /// The time for the job ended
+    TimedOut,
+    /// A Kestrel client gave the item back
+    Aborted,
+    /// The worker disconnected, or could no longer do the job
+    WorkerLeft,
+    /// The worker released the job
+    Released,
+    /// The worker reported a failure
+    Reported,
+}
+
+impl From<Cause> for DeathCause {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::TimedOut => Self::TimedOut,
+            Cause::Aborted => Self::Aborted,
+            Cause::WorkerLeft => Self::WorkerLeft,
+            Cause::Released => Self::Released,
+            Cause::Reported => Self::Reported,
+        }
+    }
 }
 
 const CLEAR_EXAMPLES: &str = "\

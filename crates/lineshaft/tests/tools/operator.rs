@@ -267,7 +267,7 @@ fn jobs_are_found_by_their_text_moved_and_ended() {
     let some = run(&["redrive", "failed", "--count", "1", "--rate", "1000"]);
     assert_eq!(some.stdout, "1 job of failed made ready\n", "{some:?}");
     let rest = values(&run(&["redrive", "failed", "--json"]));
-    assert_eq!((&rest[0]["kind"], &rest[0]["done"]), (&"kick".into(), &2.into()), "{rest:?}");
+    assert_eq!((&rest[0]["kind"], &rest[0]["done"]), (&"redrive".into(), &2.into()), "{rest:?}");
     assert_eq!(client.stats("stats-tube failed").unwrap()["current-jobs-ready"], "3");
     assert_eq!(run(&["redrive", "failed"]).status.code(), Some(1), "no job is buried");
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use broker::{JobId, State};
 use tokio::sync::Notify;
 
+use super::filter::Filter;
 use super::{Operation, Wanted};
 use crate::access::Principal;
 use crate::job::Moments;
@@ -16,6 +17,10 @@ use crate::version::Condition;
 
 /// An operation can name at most this many jobs.
 const CHOSEN_MAX: usize = 10_000;
+
+/// The jobs that a redrive brings back in a second, if the client gives no rate: what killed the jobs
+/// may not bear more.
+const REDRIVE_RATE_PER_S: u32 = 100;
 
 impl Api {
     /// Starts an operation. Must be called in the runtime of the site.
@@ -38,11 +43,14 @@ impl Api {
         check(asked)?;
         let to = self.target(asked, &queue)?;
         let state = match (asked.kind, asked.state) {
-            (OperationKind::Kick, None) if asked.ids.is_none() => Some(JobState::Buried),
+            (OperationKind::Kick | OperationKind::Redrive, None) if asked.ids.is_none() => {
+                Some(JobState::Buried)
+            }
             (_, state) => state,
         };
-        let (jobs, total, moments, unchanged) = {
+        let (jobs, total, moments, unchanged, only) = {
             let turn = self.turn();
+            let only = Filter::read(asked.only.as_ref(), turn.now())?;
             let stats = turn.queue_stats(&queue).ok_or_else(|| Problem::no_queue(&queue))?;
             let unchanged = when.check_queue(&turn, &queue);
             let all = [
@@ -56,6 +64,8 @@ impl Api {
                 ids.dedup();
                 let total = ids.len() as u64;
                 (Wanted::Chosen(ids), total)
+            } else if asked.kind == OperationKind::Redrive && (stats.dead > 0 || !only.is_empty()) {
+                (Wanted::Dead, asked.count.map_or(stats.dead, |count| count.min(stats.dead)))
             } else {
                 let wanted =
                     all.into_iter().filter(|(_, it, _)| state.is_none_or(|state| state == *it));
@@ -65,12 +75,12 @@ impl Api {
                 (Wanted::First(found), asked.count.map_or(sum, |count| count.min(sum)))
             };
             let leased = if asked.kind == OperationKind::Remove { stats.leased } else { 0 };
-            (jobs, total + leased, Moments::of(&turn), unchanged)
+            (jobs, total + leased, Moments::of(&turn), unchanged, only)
         };
         let ends_many = match asked.kind {
             OperationKind::Clear => asked.ids.is_none(),
             OperationKind::Remove => true,
-            OperationKind::Kick | OperationKind::Move => false,
+            OperationKind::Kick | OperationKind::Redrive | OperationKind::Move => false,
         };
         if ends_many && asked.confirm.as_deref() != Some(&*asked.queue) {
             let name = &asked.queue;
@@ -82,14 +92,21 @@ impl Api {
         }
         // A request that lacks `confirm` is wrong whatever the version of the queue is.
         unchanged?;
+        let rate_per_s = match (asked.kind, asked.rate_per_s) {
+            _ if asked.dry_run => None,
+            (OperationKind::Redrive, None) => Some(REDRIVE_RATE_PER_S),
+            (_, rate) => rate.filter(|rate| *rate > 0),
+        };
         let operation = self.act.operations.all().add(|number| Operation {
             number,
             kind: asked.kind,
             queue,
             to,
-            state,
+            state: state.filter(|_| !matches!(jobs, Wanted::Dead)),
             jobs,
-            rate_per_s: asked.rate_per_s,
+            rate_per_s,
+            only,
+            dry_run: asked.dry_run,
             who: principal.name.clone(),
             total,
             started: moments.now,
@@ -143,6 +160,9 @@ fn check(asked: &types::StartOperation) -> Result<(), Problem> {
         (OperationKind::Kick, Some(JobState::Ready)) => {
             return bad("state", "a kick needs `buried` or `delayed`");
         }
+        (OperationKind::Redrive, Some(_)) => {
+            return bad("state", "a redrive brings back dead letters of any state");
+        }
         (OperationKind::Remove, Some(_)) => {
             return bad("state", "a queue is removed with all of its jobs");
         }
@@ -150,6 +170,9 @@ fn check(asked: &types::StartOperation) -> Result<(), Problem> {
             return bad("state", "leased jobs stay; end one with `DELETE /jobs/{id}?force=true`");
         }
         _ => {}
+    }
+    if asked.kind != OperationKind::Redrive && (asked.only.is_some() || asked.dry_run) {
+        return bad("only", "only a redrive has `only` or `dry_run`");
     }
     if asked.kind == OperationKind::Remove && (asked.count.is_some() || asked.ids.is_some()) {
         return bad("count", "a queue is removed with all of its jobs");

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
-use broker::{Caller, Clearing, Event, JobId, Need, Position, State, Turn};
+use broker::{
+    Caller, Clearing, Death, Event, JobId, Millis, Need, Position, RedriveRefusal, State, Turn,
+};
 use http_api::{DoorError, DoorSession, SessionKind};
 
 use super::{Operation, Unsettled, Wanted};
-use crate::act::job::move_refused;
+use crate::act::job::{move_refused, redrive_refused};
 use crate::act::refused;
 use crate::job::{Moments, no_job};
 use crate::problem::Problem;
@@ -69,11 +71,19 @@ impl Step {
 impl Operation {
     /// Changes a job. The caller has checked its state in this turn.
     fn change(&self, caller: &mut Caller<'_>, id: JobId) -> Result<Position, Problem> {
+        if self.dry_run {
+            return Ok(Position::NONE);
+        }
         match self.kind {
             OperationKind::Kick => {
                 let kicked = caller.kick_job(id);
                 kicked.value.map_err(|refusal| refused(refusal, || no_job(id)))?;
                 Ok(kicked.after)
+            }
+            OperationKind::Redrive => {
+                let redriven = caller.redrive(id);
+                redriven.value.map_err(|refusal| redrive_refused(refusal, id))?;
+                Ok(redriven.after)
             }
             OperationKind::Clear | OperationKind::Remove => Ok(caller.cancel(id).after),
             OperationKind::Move => {
@@ -97,6 +107,10 @@ impl Operation {
         };
         let can_change = match self.kind {
             OperationKind::Kick => matches!(state, State::Delayed | State::Buried),
+            OperationKind::Redrive => match &status.facts.death {
+                Some(death) => state != State::Leased && self.only.fits(&self.queue, death),
+                None => state == State::Buried && self.only.is_empty(),
+            },
             _ => state != State::Leased,
         };
         has_state && can_change && turn.queue_name(status.queue) == self.queue
@@ -135,6 +149,8 @@ impl Api {
         // The queue stays in existence as long as the session uses it.
         self.turn().caller(session.id()).use_queue(&operation.queue);
         match &operation.jobs {
+            // The number of these jobs is known.
+            Wanted::First(_) if operation.dry_run => operation.progress().done = operation.total,
             Wanted::First(found) => {
                 for &(state, mut found) in found {
                     while found > 0 && operation.progress().done < operation.total {
@@ -146,6 +162,17 @@ impl Api {
                         if !has_more {
                             break;
                         }
+                    }
+                }
+            }
+            Wanted::Dead => {
+                let mut last = None;
+                while operation.progress().done < operation.total {
+                    let most = operation.total - operation.progress().done;
+                    let step = |most| self.step_dead(operation, &session, &mut last, most);
+                    let (_, has_more) = self.act(operation, &session, most, step).await?;
+                    if !has_more {
+                        break;
                     }
                 }
             }
@@ -225,6 +252,52 @@ impl Api {
             };
             if !step.note(operation.change(&mut caller, id)) {
                 break;
+            }
+        }
+        step
+    }
+
+    /// Brings back the next dead letters in one turn. `last` is the last one that it has looked at.
+    fn step_dead(
+        &self,
+        operation: &Operation,
+        session: &DoorSession,
+        last: &mut Option<(Millis, JobId)>,
+        most: u64,
+    ) -> Step {
+        let mut turn = self.turn();
+        turn.begin_slice();
+        let mut step = Step::new();
+        while step.goes_on(most, &turn) {
+            let caller = turn.caller(session.id());
+            let Some(next) = caller.next_dead_letter(&operation.queue, *last) else {
+                step.next = Next::End;
+                break;
+            };
+            *last = Some(next);
+            let death = turn.job_status(next.1).value.ok().and_then(|status| status.facts.death);
+            let is_wanted = |death: &Death| {
+                // It can have died again meanwhile.
+                death.died <= operation.started && operation.only.fits(&operation.queue, death)
+            };
+            if !death.is_some_and(|death| is_wanted(&death)) {
+                turn.count_work(1);
+                step.skipped += 1;
+                continue;
+            }
+            if operation.dry_run {
+                step.count += 1;
+                continue;
+            }
+            let redriven = turn.caller(session.id()).redrive(next.1);
+            match redriven.value {
+                Ok(()) => _ = step.note(Ok(redriven.after)),
+                // The queue that it came from may be an alias by now. The others can come back.
+                Err(RedriveRefusal::Refused(_)) => step.skipped += 1,
+                Err(refusal) => {
+                    step.note(Err(redrive_refused(refusal, next.1)));
+                    break;
+                }
             }
         }
         step

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use api::types::{JobState, Operation, OperationKind, OperationStatus, Queue, StartOperation};
+use api::types::{
+    DeadFilter, JobState, Operation, OperationKind, OperationStatus, Queue, StartOperation,
+};
 use hyper::Method;
 
 use crate::cli::{ClearArguments, MoveArguments, RedriveArguments};
@@ -30,16 +32,26 @@ pub(crate) fn move_jobs(arguments: &MoveArguments) -> Result<ExitCode> {
     report(&operation, &what, arguments.operation.json)
 }
 
-/// Makes the buried jobs of a queue ready.
+/// Brings the dead letters of a queue back, or makes its buried jobs ready.
 pub(crate) fn redrive(arguments: &RedriveArguments) -> Result<ExitCode> {
     let mut client = super::connect(&arguments.operation.api)?;
+    let only = DeadFilter {
+        cause: arguments.cause.map(Into::into),
+        origin: arguments.origin.as_deref().map(shown),
+        error: arguments.error.clone(),
+        older_than_s: arguments.older.map(u64::from),
+        younger_than_s: arguments.younger.map(u64::from),
+    };
     let asked = StartOperation {
         count: arguments.count,
         rate_per_s: arguments.operation.rate,
-        ..StartOperation::new(OperationKind::Kick, shown(&arguments.queue))
+        only: (only != DeadFilter::default()).then_some(only),
+        dry_run: arguments.dry_run,
+        ..StartOperation::new(OperationKind::Redrive, shown(&arguments.queue))
     };
     let operation = run(&mut client, &asked)?;
-    let what = format!("of {} made ready", arguments.queue);
+    let done = if arguments.dry_run { "would become ready" } else { "made ready" };
+    let what = format!("of {} {done}", arguments.queue);
     report(&operation, &what, arguments.operation.json)
 }
 

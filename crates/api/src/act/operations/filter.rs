@@ -1,0 +1,93 @@
+//! Which dead letters a redrive brings back.
+
+use broker::{Death, Millis};
+
+use crate::job::shown_cause;
+use crate::name::parse_name;
+use crate::problem::Problem;
+use crate::types;
+
+/// What a client asked for, and when.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    asked: types::DeadFilter,
+    origin: Option<Vec<u8>>,
+    started: Millis,
+}
+
+impl Filter {
+    pub(super) fn read(
+        asked: Option<&types::DeadFilter>,
+        started: Millis,
+    ) -> Result<Filter, Problem> {
+        let asked = asked.cloned().unwrap_or_default();
+        let origin = asked.origin.as_deref().map(parse_name).transpose()?;
+        Ok(Filter { asked, origin, started })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.asked == types::DeadFilter::default()
+    }
+
+    /// Whether a dead letter of this queue is one of those that the client wants.
+    pub(super) fn fits(&self, queue: &[u8], death: &Death) -> bool {
+        let types::DeadFilter { cause, origin: _, error, older_than_s, younger_than_s } =
+            &self.asked;
+        // A dead letter that is buried in its own queue comes from there.
+        let origin = if death.origin.is_empty() { queue } else { &death.origin };
+        let age_ms = self.started.since(death.died);
+        let ms = |seconds: u64| seconds.saturating_mul(1000);
+        cause.is_none_or(|cause| cause == shown_cause(death.cause))
+            && self.origin.as_deref().is_none_or(|wanted| wanted == origin)
+            && error
+                .as_deref()
+                .is_none_or(|text| String::from_utf8_lossy(&death.error).contains(text))
+            && older_than_s.is_none_or(|seconds| age_ms >= ms(seconds))
+            && younger_than_s.is_none_or(|seconds| age_ms <= ms(seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::DeathCause;
+
+    use super::*;
+
+    #[test]
+    fn all_conditions_must_fit() {
+        let death = Death {
+            died: Millis(10_000),
+            until: None,
+            cause: DeathCause::Reported,
+            attempts: 3,
+            origin: b"mail"[..].into(),
+            worker: Box::default(),
+            error: b"no route to host"[..].into(),
+        };
+        let fits = |asked: types::DeadFilter| {
+            let filter = Filter::read(Some(&asked), Millis(20_000)).expect("it can be read");
+            filter.fits(b"dead.mail", &death)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let none = types::DeadFilter::default();
+        assert!(fits(none.clone()));
+        let all = types::DeadFilter {
+            cause: Some(types::DeathCause::Reported),
+            origin: text("mail"),
+            error: text("route"),
+            older_than_s: Some(10),
+            younger_than_s: Some(10),
+        };
+        assert!(fits(all.clone()));
+        let cause = Some(types::DeathCause::TimedOut);
+        assert!(!fits(types::DeadFilter { cause, ..all.clone() }));
+        assert!(!fits(types::DeadFilter { origin: text("dead.mail"), ..all.clone() }));
+        assert!(!fits(types::DeadFilter { error: text("refused"), ..all.clone() }));
+        assert!(!fits(types::DeadFilter { older_than_s: Some(11), ..all.clone() }));
+        assert!(!fits(types::DeadFilter { younger_than_s: Some(9), ..all }));
+        let buried = Death { origin: Box::default(), ..death };
+        let own = types::DeadFilter { origin: text("mail"), ..none };
+        let filter = Filter::read(Some(&own), Millis(20_000)).expect("it can be read");
+        assert!(filter.fits(b"mail", &buried) && !filter.fits(b"other", &buried));
+    }
+}

@@ -1,0 +1,60 @@
+//! The JSON of dead letters.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Why a job is a dead letter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeadLetter {
+    /// When its last attempt failed.
+    pub died_at: String,
+    /// When the server ends the job. `null` if it stays.
+    pub ends_at: Option<String>,
+    /// How its last attempt failed.
+    pub cause: DeathCause,
+    /// Times that it has failed.
+    pub attempts: u32,
+    /// The name of the queue that it came from. `null` if it is buried in its own queue.
+    pub origin: Option<String>,
+    /// The address of the last worker. `null` if it is unknown.
+    pub worker: Option<String>,
+    /// The beginning of the error that the worker reported, as text. Empty if it reported none.
+    pub error: String,
+}
+
+/// How the last attempt at a dead letter failed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeathCause {
+    /// The time for the job ended.
+    TimedOut,
+    /// A Kestrel client gave the item back.
+    Aborted,
+    /// The worker disconnected, or could no longer do the job.
+    WorkerLeft,
+    /// The worker released the job.
+    Released,
+    /// The worker reported a failure.
+    Reported,
+}
+
+/// Which dead letters a redrive brings back: those that fit all of these.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeadFilter {
+    /// Their last attempt failed like this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<DeathCause>,
+    /// They come from the queue with this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// Their error contains this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// They died at least this many seconds ago.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than_s: Option<u64>,
+    /// They died at most this many seconds ago.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub younger_than_s: Option<u64>,
+}
