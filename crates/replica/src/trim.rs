@@ -80,6 +80,8 @@ struct Folder {
     report: Report,
     is_live: bool,
     heard_ms: u64,
+    /// When the durable group of the report last rose.
+    rose_ms: u64,
 }
 
 impl Folders {
@@ -88,7 +90,11 @@ impl Folders {
     pub fn reported(&mut self, now_ms: u64, report: Report, is_live: bool) {
         let known = self.nodes.get(&report.node);
         if is_live || known.is_none_or(|known| !known.is_live) {
-            self.nodes.insert(report.node, Folder { report, is_live, heard_ms: now_ms });
+            let has_risen = known.is_none_or(|known| known.report.durable < report.durable);
+            let rose_ms = known.map_or(now_ms, |known| known.rose_ms);
+            let rose_ms = if has_risen { now_ms } else { rose_ms };
+            let folder = Folder { report, is_live, heard_ms: now_ms, rose_ms };
+            self.nodes.insert(report.node, folder);
         }
     }
 
@@ -117,10 +123,20 @@ impl Folders {
         self.nodes.get(&node).filter(|folder| folder.counts(epoch)).map(|folder| folder.report)
     }
 
-    /// Whether a live follower has more than this on disk.
-    pub(crate) fn has_more_durable(&self, epoch: Epoch, durable: u64) -> bool {
+    /// Whether a live follower has more than this on disk, and its folder works: it has all groups up
+    /// to `last`, or what is durable rose after `since_ms`.
+    pub(crate) fn works_better(
+        &self,
+        epoch: Epoch,
+        durable: u64,
+        last: u64,
+        since_ms: u64,
+    ) -> bool {
         let mut live = self.nodes.values().filter(|node| node.counts(epoch));
-        live.any(|node| node.report.durable > durable)
+        live.any(|node| {
+            let works = node.report.durable >= last || node.rose_ms > since_ms;
+            node.report.durable > durable && works
+        })
     }
 
     /// The highest number that is durable in two folders.

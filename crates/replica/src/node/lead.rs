@@ -112,8 +112,13 @@ impl Node {
     /// A leader whose folder hangs would soon make its clients wait, and nobody would trim the stream.
     /// So it yields, but only to a node whose folder works.
     fn yield_if_due(&mut self, now_ms: u64, out: &mut Vec<Output>) {
+        let at = self.reader.at();
+        // If the folders share a disk, all of them hang. So one that only was a little faster does
+        // not count.
+        let since_ms = now_ms.saturating_sub(self.setting.folder_ms / 2);
+        let epoch = self.reader.epoch();
         let is_due = self.folder_hangs(now_ms)
-            && self.folders.has_more_durable(self.reader.epoch(), self.durable);
+            && self.folders.works_better(epoch, self.durable, at.number, since_ms);
         if let Some(lead) = self.lead()
             && is_due
             && !std::mem::replace(&mut lead.yields, true)

@@ -448,7 +448,15 @@ fn a_leader_whose_folder_hangs_yields_to_a_node_whose_folder_works() {
     }
     rig.gather(b"b");
     rig.land();
+    rig.gather(b"c");
+    rig.land();
     rig.input(Input::Reported { report: Report { durable: 4, ..report }, is_live: true });
+    for _ in 0..60 {
+        assert_eq!(pass(&mut rig, 1), 0, "the other folder is better, but it hangs, too");
+        rig.input(Input::Reported { report: Report { durable: 4, ..report }, is_live: true });
+    }
+    rig.input(Input::Durable(4));
+    rig.input(Input::Reported { report: Report { durable: 5, ..report }, is_live: true });
     assert_eq!(pass(&mut rig, 9), 0);
     assert_eq!(pass(&mut rig, 60), 1, "it yields once");
     rig.input(Input::Resign { successor: 2, next_id: 200 });
