@@ -241,8 +241,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // A follower may have reloaded it since the start.
     let config = reloader.config();
     prepare_engine(&config, &mut broker.turn(clock.now()));
-    broker.set_memory_limit(limits.memory_bytes());
-    broker.set_queue_limit(limits.queues());
+    limits.apply_to(&broker);
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
 
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();

@@ -27,7 +27,7 @@ pub(crate) async fn follow(
     let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
     let mut look = tokio::time::interval(LOOK_PERIOD);
     let mut beats = None;
-    let mut reloads = pin!(reloader.clone().run_as_follower());
+    let mut reloads = pin!(reloader.clone().run_as_follower(broker.clone()));
     loop {
         tokio::select! {
             // The thread of the node always says how it ends.

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use broker::Broker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
@@ -246,6 +247,14 @@ impl LiveLimits {
     /// How long a client with unsent replies can read nothing, in milliseconds.
     pub(crate) fn unsent_ms(&self) -> u64 {
         self.unsent_ms.load(Ordering::Relaxed)
+    }
+
+    /// Gives the broker its limits.
+    pub(crate) fn apply_to(&self, broker: &Broker) {
+        broker.set_memory_limit(self.memory_bytes());
+        broker.set_bodies_limit(self.bodies_bytes());
+        broker.set_jobs_limit(self.jobs_bytes());
+        broker.set_queue_limit(self.queues());
     }
 
     /// Limit of the memory of jobs, queues and connections together. `None` means no limit.

@@ -7,7 +7,7 @@
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::{Answer, SessionId};
+use broker::{Answer, Broker, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use crate::cluster::status::Status;
@@ -107,7 +107,7 @@ impl Reloader {
 
     /// Handles requests of a node that follows, until the future is dropped. The limits apply now. The
     /// policies apply when the node leads: until then, it has those of the leader.
-    pub(crate) async fn run_as_follower(self: Arc<Self>) {
+    pub(crate) async fn run_as_follower(self: Arc<Self>, broker: Broker) {
         loop {
             self.asked.notified().await;
             // Only signals ask a follower, and wait for no answer.
@@ -115,6 +115,7 @@ impl Reloader {
             let reloader = self.clone();
             // The messages have its result.
             let _ = on_a_thread(move || reloader.take_over()).await;
+            self.limits.apply_to(&broker);
         }
     }
 
@@ -125,10 +126,7 @@ impl Reloader {
             let requesters = mem::take(&mut *lock(&self.requesters));
             let reloader = self.clone();
             let report = on_a_thread(move || reloader.take_over()).await;
-            shared.broker.set_memory_limit(shared.limits.memory_bytes());
-            shared.broker.set_bodies_limit(shared.limits.bodies_bytes());
-            shared.broker.set_jobs_limit(shared.limits.jobs_bytes());
-            shared.broker.set_queue_limit(shared.limits.queues());
+            shared.limits.apply_to(&shared.broker);
             self.finish(requesters, &report, &shared);
         }
     }
