@@ -188,6 +188,8 @@ struct NextBlocks {
     blocks: Vec<BlockId>,
     /// The first blocks, as many as this, are read with the bodies of their jobs.
     with_bodies: usize,
+    /// The bodies that are read have at most this many bytes.
+    bytes_max: u64,
     /// When the job at this place is taken, the blocks behind these are wanted.
     wanted_from: Option<(u64, u64)>,
 }
@@ -298,7 +300,8 @@ impl Core {
     fn next_blocks(&self, list: JobList, count: usize) -> NextBlocks {
         let is_ready = list.state == State::Ready;
         // Only ready jobs are taken soon.
-        let mut bytes_left = if is_ready { self.bytes_ahead(list.queue) } else { 0 };
+        let bytes_max = if is_ready { self.bytes_ahead(list.queue) } else { 0 };
+        let mut bytes_left = bytes_max;
         let (mut blocks, mut firsts, mut with_bodies) = (Vec::new(), Vec::new(), 0);
         for slot in self.engine.blocks_to_load(list).take(count) {
             let known = self.cold.places.get(&slot).zip(self.engine.block(slot));
@@ -312,7 +315,7 @@ impl Core {
             firsts.push(facts.first);
         }
         let wanted_from = firsts.get(firsts.len() / 2).copied().filter(|_| is_ready);
-        NextBlocks { blocks, with_bodies, wanted_from }
+        NextBlocks { blocks, with_bodies, bytes_max, wanted_from }
     }
 
     /// Whether a list of a block has enough jobs that some of them are far from its head. A delayed

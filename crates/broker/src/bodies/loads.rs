@@ -88,8 +88,12 @@ enum Work {
 impl State {
     fn take(&mut self) -> Option<Work> {
         // Bodies and cold jobs take turns, so that neither waits for all the others.
-        let cold_is_next = std::mem::take(&mut self.cold_is_next) && !self.stopping;
-        if cold_is_next && let Some(load) = self.next_cold() {
+        // If a thread works for their queue now, the cold jobs come next when it has ended.
+        if self.cold_is_next
+            && !self.stopping
+            && let Some(load) = self.next_cold()
+        {
+            self.cold_is_next = false;
             return Some(Work::Cold(load));
         }
         // A line that is busy is added again when its work ends.
@@ -481,6 +485,20 @@ mod tests {
             state.end(queue);
         }
         assert_eq!(kinds, "bcbcbc");
+    }
+
+    #[test]
+    fn cold_jobs_of_a_busy_queue_come_when_its_thread_ends() {
+        let mut state = State::default();
+        let queue = QueueId(1);
+        state.next.push_back(Some(queue));
+        assert!(matches!(state.take(), Some(Work::Line(..))));
+        let list = JobList { queue, state: engine::State::Ready };
+        state.cold.push_back(ColdLoad::List(list));
+        assert!(state.take().is_none(), "another thread finds nothing");
+        state.end(Some(queue));
+        state.next.push_back(Some(queue));
+        assert!(matches!(state.take(), Some(Work::Cold(_))), "new bodies do not come first");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use log::{BlockId, BodyReader, IndexError, Log, OwnedRow};
 
 use crate::bodies::loads::WithCore;
 use crate::broker::{Shared, lock};
-use crate::cold::NextBlocks;
+use crate::cold::{BODY_HEAD_BYTES, NextBlocks};
 use crate::core::Core;
 
 /// An index file is read this often. The disk may fail for a moment.
@@ -54,7 +54,7 @@ impl Shared {
         reader: &mut BodyReader,
         with_core: &mut WithCore<'_>,
     ) {
-        let NextBlocks { blocks, mut with_bodies, wanted_from } =
+        let NextBlocks { blocks, mut with_bodies, bytes_max: mut bytes_left, wanted_from } =
             under_lock(with_core, |core| core.next_blocks(list, LOAD_BLOCKS));
         let (first, others) = blocks.split_at(blocks.len().min(1));
         // Sessions may wait for the first block.
@@ -62,9 +62,13 @@ impl Shared {
             let mut read = self.read_blocks(blocks, log, with_core).into_iter().peekable();
             while read.peek().is_some() {
                 let (mut loaded, mut is_over) = (Vec::new(), false);
+                let mut count = 0;
                 for (id, read) in read.by_ref().take(TURN_BLOCKS) {
+                    let is_with_bodies = with_bodies > 0;
+                    with_bodies = with_bodies.saturating_sub(1);
                     match read {
                         Read::Rows(rows) => {
+                            count += usize::from(is_with_bodies);
                             loaded.push(LoadedBlock { id, rows, bodies: Vec::new() });
                         }
                         Read::Later => {
@@ -78,9 +82,7 @@ impl Shared {
                         Read::Damaged => under_lock(with_core, |core| core.lose_block(id)),
                     }
                 }
-                let count = with_bodies.min(loaded.len());
-                with_bodies -= count;
-                read_bodies(&mut loaded[..count], log, reader);
+                read_bodies(&mut loaded[..count], &mut bytes_left, log, reader);
                 under_lock(with_core, |core| {
                     for LoadedBlock { id, rows, bodies } in loaded {
                         core.load_block(id, &rows, bodies, log);
@@ -324,9 +326,15 @@ struct LoadedBlock {
     bodies: Vec<Option<Body>>,
 }
 
-/// Reads the bodies of the live jobs of blocks, with large reads. Bodies that cannot be read are
-/// left out, because no client waits for them yet.
-fn read_bodies(blocks: &mut [LoadedBlock], log: &Log, reader: &mut BodyReader) {
+/// Reads the bodies of the live jobs of blocks, with large reads. Bodies that cannot be read, and
+/// bodies beyond `bytes_left`, are left out, because no client waits for them yet. A block can also
+/// have live jobs that are in memory, so its facts alone do not bound the bytes.
+fn read_bodies(
+    blocks: &mut [LoadedBlock],
+    bytes_left: &mut u64,
+    log: &Log,
+    reader: &mut BodyReader,
+) {
     for blocks in blocks.chunk_by_mut(|one, next| one.id.segment == next.id.segment) {
         let segment = blocks[0].id.segment;
         let Some(_hold) = log.hold(segment) else { continue };
@@ -337,6 +345,11 @@ fn read_bodies(blocks: &mut [LoadedBlock], log: &Log, reader: &mut BodyReader) {
             block.bodies = vec![None; block.rows.len()];
             let are_live = log.are_live(block.rows.iter().map(|row| row.slot));
             let rows = block.rows.iter().zip(are_live).enumerate().filter(|(_, (_, live))| *live);
+            let rows = rows.take_while(|(_, (row, _))| {
+                let left = bytes_left.checked_sub(u64::from(row.body_len) + BODY_HEAD_BYTES);
+                *bytes_left = left.unwrap_or(0);
+                left.is_some()
+            });
             places.extend(rows.map(|(index, (row, _))| (row.entry_at, number, index)));
         }
         places.sort_unstable();
