@@ -7,6 +7,8 @@ use lineshaft_broker::{
     ReadMode, State, Submit, Take,
 };
 
+use lineshaft_broker::policy::{DeadTarget, Rule, Rules, Setting};
+
 const NOW: Millis = Millis(1_000_000);
 
 fn durable_broker() -> Broker {
@@ -43,6 +45,29 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()), "the wait ends with the next group");
+}
+
+#[test]
+fn a_release_that_ends_a_job_waits_for_the_end() {
+    for dead in [Setting::DeadQueue(DeadTarget::Drop), Setting::DeadJobsMax(0)] {
+        let broker = durable_broker();
+        let mut turn = broker.turn(NOW);
+        let settings = [Setting::Retries(true), Setting::RetryLimit(0), dead];
+        let _ = turn.set_policies(Rules(vec![Rule::new(["default"], settings)]));
+        let session = turn.open_session(0);
+        let put = turn.caller(session).put(NewJob::default(), b"x"[..].into());
+        let id = put.value.expect("there is room");
+        let taken = turn.caller(session).take_job(id);
+        taken.value.expect("it is ready");
+        let Answer { value: Ok(()), after } = turn.caller(session).give_back(id, 0, 0) else {
+            panic!("the session holds it")
+        };
+        assert!(turn.job_status(id).value.is_err(), "the policy ended it");
+        drop(turn);
+        assert!(!after.is_reached(broker.released()), "a crash could bring the job back");
+        broker.commit_step(NOW).expect("the disk works");
+        assert!(after.is_reached(broker.released()));
+    }
 }
 
 #[test]

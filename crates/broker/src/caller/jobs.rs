@@ -86,8 +86,13 @@ impl Caller<'_> {
         if core.lacks_room(1, |engine| holds_logged(engine, self.session, id)) {
             return Answer::at_once(Err(Refusal::LogFull));
         }
+        let is_logged = holds_logged(&core.engine, self.session, id);
         let given = core.engine.give_back(self.session, id, priority, delay_s, &mut core.effects);
         core.apply_effects();
+        if given.is_ok() && is_logged && core.engine.slot(id).is_err() {
+            // It has failed too often, and the policy of its queue ended it.
+            return Answer::new(Ok(()), core.ledger.after_ended());
+        }
         core.changed(id, given)
     }
 

@@ -4,6 +4,7 @@
 //! field, or for a second such byte. The fields that are present follow in the order of these bits,
 //! little-endian. A plain job has no optional fields.
 
+use engine::limits::{DEAD_ERROR_BYTES_MAX, DEAD_WORKER_BYTES_MAX, QUEUE_NAME_BYTES_MAX};
 use engine::{Counters, Death, DeathCause, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
 
@@ -317,18 +318,19 @@ fn read_death<'a>(mut take: impl FnMut(usize) -> Option<&'a [u8]>) -> Option<Dea
     let until = Millis(u64::from_le_bytes(take(8)?.try_into().ok()?));
     let cause = *take(1)?.first()?;
     let attempts = u32::from_le_bytes(take(4)?.try_into().ok()?);
-    let mut text = || {
-        let len = u16::from_le_bytes(take(2)?.try_into().ok()?);
-        Some(Box::from(take(len.into())?))
+    let mut text = |bytes_max: usize| {
+        let len = usize::from(u16::from_le_bytes(take(2)?.try_into().ok()?));
+        (len <= bytes_max).then_some(())?;
+        Some(Box::from(take(len)?))
     };
     Some(Death {
         died,
         until: (until.0 > 0).then_some(until),
         cause: DeathCause::ALL.into_iter().find(|known| *known as u8 == cause)?,
         attempts,
-        origin: text()?,
-        worker: text()?,
-        error: text()?,
+        origin: text(QUEUE_NAME_BYTES_MAX)?,
+        worker: text(DEAD_WORKER_BYTES_MAX)?,
+        error: text(DEAD_ERROR_BYTES_MAX)?,
     })
 }
 

@@ -125,7 +125,7 @@ impl Engine {
             Failure::HolderLeft { peer: Some(peer), .. } => peer.into(),
             _ => holder.unwrap_or_default(),
         };
-        let warnings = self.warnings.take(job.id(), lease.id);
+        let warnings = self.warnings.take(lease.id);
         let error = match failure {
             Failure::Reported(News::Exception(error)) => {
                 error[..error.len().min(DEAD_ERROR_BYTES_MAX)].into()
@@ -142,7 +142,7 @@ impl Engine {
             && job.death().is_none()
             && self.retries(slot)
         {
-            self.warnings.note(job.id(), lease.id, warning);
+            self.warnings.note(lease.id, warning);
         }
     }
 

@@ -91,6 +91,10 @@ impl Engine {
     /// The name of the queue that gets the dead letters of a queue. `None`: they stay.
     fn queue_for_dead(&self, queue: QueueId, target: &DeadTarget) -> Option<Name> {
         let own = self.queues[queue].name();
+        if own.is_empty() {
+            // An empty origin means that the letter has not moved.
+            return None;
+        }
         let name = target.queue_for(own).filter(|name| **name != *own)?;
         let is_possible = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len())
             && self.alias(&name).is_none()

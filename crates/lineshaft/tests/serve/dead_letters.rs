@@ -12,7 +12,7 @@ use crate::running::Running;
 const POLICIES: &str = r#"
 [[policy]]
 match = ["mail", "send_mail", "work"]
-retries = { limit = 1, base = "1s", jitter = 0 }
+retries = { limit = 1, base = "3s", jitter = 0 }
 dead = { queue = "dead.{name}", keep = "30d" }
 
 [[policy]]
