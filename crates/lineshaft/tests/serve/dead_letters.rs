@@ -7,7 +7,7 @@ use std::path::Path;
 use testkit::process::{Script, installed, scripts};
 
 use crate::kestrel::write_config;
-use crate::running::Running;
+use crate::running::{Running, command};
 
 const POLICIES: &str = r#"
 [[policy]]
@@ -31,7 +31,7 @@ fn check(protocol: &str, variable: &'static str, python: &str, file: &str) {
     let folder = tempfile::tempdir().unwrap();
     write_config(folder.path(), POLICIES);
     let listener = format!("--{protocol}=127.0.0.1:0");
-    let mut server = Running::start(folder.path(), &["serve", "--only", &listener]);
+    let mut server = Running::spawn(command(folder.path(), &["serve", "--only", &listener]));
     let address: SocketAddr = server.address_of(protocol).parse().unwrap();
     script.run(address).unwrap();
 }

@@ -25,7 +25,7 @@ job.sendWorkWarning(b"no route to host")
 job.sendWorkFail()
 worker.setFunctions([gear.FunctionRecord(b"dead.send_mail")])
 job = worker.getJob()
-assert (job.name, job.arguments) == (b"dead.send_mail", b"hello"), (job.name, job.arguments)
+assert (job.name, job.arguments) == ("dead.send_mail", b"hello"), (job.name, job.arguments)
 job.sendWorkComplete()
 
 # For a job in the foreground, the policy does not apply: its client hears of the first failure.
