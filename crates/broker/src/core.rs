@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Body, Effects, Engine, EngineSetup, JobSlot, Millis, SessionId, Totals};
+use engine::{Body, Effects, Engine, EngineSetup, JobBody, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Slot};
 
 use crate::admission::memory::MemoryLimit;
@@ -168,10 +168,18 @@ impl Core {
                 engine::Event::Kicked(queue, count) => {
                     (Event::Kicked(count), self.ledger.after_queue(queue))
                 }
-                engine::Event::Peeked { job, mut body } => {
-                    self.fetch((job, self.engine.id_of(job)), None, session, &mut body);
-                    (Event::Peeked(body), self.ledger.after_job(&self.engine, job))
-                }
+                engine::Event::Peeked { job, mut body } => match self.engine.id_at(job) {
+                    Some(id) => {
+                        self.fetch((job, id), None, session, &mut body);
+                        (Event::Peeked(body), self.ledger.after_job(&self.engine, job))
+                    }
+                    // A session that leaves can make several dead letters at once. Then one of them
+                    // can be seen, and end at once because its queue has room for fewer.
+                    None if matches!(body, JobBody::Stored(_)) => {
+                        (Event::TimedOut, self.ledger.after_ended())
+                    }
+                    None => (Event::Peeked(body), self.ledger.after_ended()),
+                },
                 engine::Event::NoItem(Some(queue)) => {
                     (Event::TimedOut, self.ledger.after_queue(queue))
                 }

@@ -55,7 +55,7 @@ impl Engine {
         let news = if let Failure::Reported(news) = failure { news } else { &fail };
         let queue = self.jobs[slot].queue();
         let dead = self.policy_of(queue).map(|policy| policy.dead.clone()).unwrap_or_default();
-        if dead.target == DeadTarget::Drop {
+        if dead.target == DeadTarget::Drop || dead.jobs_max == 0 {
             return self.end_job(slot, news, effects);
         }
         let mut death = Death {
@@ -70,6 +70,11 @@ impl Engine {
         // A client that released the job was refused if the log had no room.
         let is_requested = matches!(failure, Failure::Released { .. });
         let target = self.queue_for_dead(queue, &dead.target);
+        // Make room first: a waiting client can get or see the new letter at once, so that one stays.
+        let holder = target.as_ref().map_or(Some(queue), |name| self.queue_id(name));
+        if let Some(holder) = holder {
+            self.end_oldest_dead(holder, dead.jobs_max - 1, effects);
+        }
         if let Some(name) = &target {
             death.origin = self.queues[queue].name().into();
             self.move_dead(slot, name, death, is_requested, effects);
@@ -82,10 +87,6 @@ impl Engine {
             self.add_to_list(slot);
         }
         self.send_last_news(slot, news, effects);
-        let holder = target.map_or(Some(queue), |name| self.queue_id(&name));
-        if let Some(holder) = holder {
-            self.end_oldest_dead(holder, dead.jobs_max, effects);
-        }
     }
 
     /// The name of the queue that gets the dead letters of a queue. `None`: they stay.
@@ -136,7 +137,7 @@ impl Engine {
     }
 
     /// Ends dead letters of a queue until it has at most `max`, but not more than one request may
-    /// end.
+    /// end. The queue stays in existence, because it gets another one.
     fn end_oldest_dead(&mut self, queue: QueueId, max: u64, effects: &mut Effects) {
         for _ in 0..PUT_ENDS_MAX {
             if self.jobs.dead_count(queue) <= max {
@@ -149,7 +150,6 @@ impl Engine {
             }
             self.end_in(queue, slot, effects);
         }
-        self.drop_if_unwanted(queue, effects);
     }
 
     /// The moment at which the queue's timer must end a dead letter.

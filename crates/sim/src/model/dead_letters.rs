@@ -21,7 +21,7 @@ impl Model {
         let queue = self.jobs[&id].queue.clone();
         let dead = self.queues[&queue].policy.dead.clone();
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
-        if dead.target == DeadTarget::Drop {
+        if dead.target == DeadTarget::Drop || dead.jobs_max == 0 {
             let need = self.remove_job(id);
             self.send_last_news(watchers, id, news, need);
             return need;
@@ -45,8 +45,14 @@ impl Model {
         let target = target.filter(|name| {
             *name != *queue && self.alias(name).is_none() && !self.policy(name).fanout_only
         });
+        let holder = target.as_deref().map_or(Some(queue.clone()), |name| {
+            self.queues.get_key_value(name).map(|(name, _)| name.clone())
+        });
+        if let Some(holder) = holder {
+            self.end_oldest_dead(&holder, dead.jobs_max - 1);
+        }
         let need;
-        let holder = if let Some(name) = target {
+        if let Some(name) = target {
             death.origin = queue.as_bytes().into();
             let to = self.queue_like(&queue, &name);
             self.ensure_extra(&to);
@@ -57,7 +63,6 @@ impl Model {
             let before = self.history.len();
             self.relocate(id, &to, (created, Some(death)), record);
             need = if self.history.len() > before { before + 1 } else { 0 };
-            to
         } else {
             self.ensure_extra(&queue);
             let order = self.next_buried;
@@ -67,10 +72,8 @@ impl Model {
             self.record(id, record);
             need = self.jobs[&id].need;
             self.arm(&queue);
-            queue
-        };
+        }
         self.send_last_news(watchers, id, news, need);
-        self.end_oldest_dead(&holder, dead.jobs_max);
         need
     }
 
@@ -101,9 +104,6 @@ impl Model {
                 break;
             }
             self.guarded(queue, |model| model.end_job(dead[0].1, &News::Fail));
-        }
-        if self.queues.contains_key(queue) {
-            self.drop_queue_if_unwanted(queue);
         }
     }
 
