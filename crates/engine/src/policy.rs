@@ -9,6 +9,7 @@ mod check;
 mod codec;
 mod dead_letters;
 mod in_force;
+mod key;
 mod pattern;
 mod retries;
 #[cfg(test)]
@@ -17,6 +18,10 @@ mod tests;
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub use dead_letters::{DeadLetters, DeadTarget};
 pub(crate) use in_force::InForce;
+pub use key::{
+    EXPRESSION_BYTES_MAX, JSON_BYTES_MAX, KEY_TEXT_BYTES_MAX, Key, KeyError, KeyHash, KeySource,
+    KeyValue, SCAN_BYTES_MAX,
+};
 pub use pattern::Pattern;
 pub use retries::{Backoff, Retries};
 

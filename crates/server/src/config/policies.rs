@@ -2,7 +2,8 @@
 //! same form.
 
 use broker::policy::{
-    Backoff, DeadTarget, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull,
+    Backoff, DeadTarget, Key, KeyError, Name, Pattern, QueueSync, Rule, RuleSetting, Rules,
+    Setting, WhenFull,
 };
 use notation::{duration, size};
 use toml::Spanned;
@@ -362,6 +363,13 @@ fn jitter(text: &str) -> Result<u32, String> {
     permille
         .map(|part| part as u32)
         .ok_or_else(|| format!("`{text}` is not a number from 0 to 0.5"))
+}
+
+/// Reads where the key of a job is. `none`: jobs have no key.
+#[cfg_attr(not(test), expect(dead_code, reason = "the first policy with a key uses it"))]
+fn key(text: &str) -> Result<Option<Key>, String> {
+    let refused = |error: KeyError| error.to_string();
+    unless_none(text).map(|text| text.parse().map_err(refused)).transpose()
 }
 
 fn sync(text: &str) -> Result<Option<QueueSync>, String> {

@@ -339,3 +339,12 @@ fn a_translated_kestrel_configuration_means_the_same() {
     assert_eq!(of("clicks+live"), live);
     assert_eq!(of("alerts").alias, names(&["mail", "ops"]));
 }
+
+#[test]
+fn a_key_is_an_expression_or_none() {
+    let read = |text: &str| key(text).map(|key| key.map(|key| key.to_string()));
+    assert_eq!(read("json:/tenant"), Ok(Some("json:/tenant".to_owned())));
+    assert_eq!(read("none"), Ok(None));
+    let error = read("prefix:0").expect_err("it has no bytes");
+    assert_eq!(error, "`0` is not a length; write a number from 1 to 4096");
+}
