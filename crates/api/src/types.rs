@@ -749,6 +749,10 @@ pub enum WhyCode {
     NotReady,
     /// The queue is paused.
     Paused,
+    /// The next job is only in the log, until a take loads it.
+    Loading,
+    /// The next job has expired, and the server ends it.
+    Expired,
     /// No client watches the queue.
     NoWorkers,
     /// No client waits for a job of the queue.

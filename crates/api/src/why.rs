@@ -1,7 +1,7 @@
 //! Why no job of a queue runs: walks the rule of delivery, and names the first thing in the way.
 
 use axum::extract::State;
-use broker::QueueStats;
+use broker::{Held, QueueStats};
 use hyper::Uri;
 
 use crate::json::Json;
@@ -35,21 +35,28 @@ pub(crate) async fn get_why(
 /// What decides whether a job of the queue runs.
 struct Facts {
     stats: QueueStats,
-    reads_blocked: bool,
-    is_being_removed: bool,
+    /// Why the queue hands out no job to a take. `None`: it does.
+    held: Option<Held>,
+}
+
+impl Facts {
+    fn is_held(&self, held: Held) -> bool {
+        self.held == Some(held)
+    }
 }
 
 /// A check: its name, and the reason if it applies.
 type Check = (types::WhyCode, fn(&Facts) -> Option<String>);
 
 /// All checks, in the order of the rule of delivery.
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 9] = [
     (types::WhyCode::ReadsBlocked, |facts| {
         let text = "the status of the server does not let clients take jobs; set the status to up";
-        facts.reads_blocked.then(|| text.to_owned())
+        facts.is_held(Held::Blocked).then(|| text.to_owned())
     }),
     (types::WhyCode::Removing, |facts| {
-        facts.is_being_removed.then(|| "a client removes the queue with all its jobs".to_owned())
+        let text = "a client removes the queue with all its jobs";
+        facts.is_held(Held::Removed).then(|| text.to_owned())
     }),
     (types::WhyCode::NotReady, |facts| {
         let QueueStats { ready, leased, delayed, buried, .. } = facts.stats;
@@ -68,6 +75,14 @@ const CHECKS: [Check; 7] = [
                 "a client paused the queue; it continues in {left_s} s, or if you pause it for 0 s"
             )
         })
+    }),
+    (types::WhyCode::Loading, |facts| {
+        let text = "the next job is only in the log; the server loads it when a client takes it";
+        facts.is_held(Held::Cold).then(|| text.to_owned())
+    }),
+    (types::WhyCode::Expired, |facts| {
+        let text = "the next job has expired; the server ends it, and then looks at the one behind";
+        facts.is_held(Held::Expired).then(|| text.to_owned())
     }),
     (types::WhyCode::NoWorkers, |facts| {
         let QueueStats { watchers, workers, .. } = facts.stats;
@@ -105,11 +120,7 @@ impl Api {
     pub fn why(&self, name: &[u8]) -> Result<types::Why, Problem> {
         let turn = self.turn();
         let queue = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
-        let facts = Facts {
-            stats: turn.queue_stats_of(queue),
-            reads_blocked: turn.reads_blocked(),
-            is_being_removed: turn.is_being_removed(queue),
-        };
+        let facts = Facts { stats: turn.queue_stats_of(queue), held: turn.held_back(queue) };
         drop(turn);
         Ok(why(&facts))
     }
@@ -122,9 +133,9 @@ mod tests {
     #[test]
     fn a_waiting_client_and_a_ready_job_meet() {
         let stats = QueueStats { ready: 1, watchers: 1, waiters: 1, ..QueueStats::default() };
-        let facts = Facts { stats, reads_blocked: false, is_being_removed: false };
+        let facts = Facts { stats, held: None };
         assert_eq!(why(&facts).answer, types::WhyCode::ShouldRun);
-        let removed = why(&Facts { is_being_removed: true, ..facts });
+        let removed = why(&Facts { held: Some(Held::Removed), ..facts });
         assert_eq!(removed.answer, types::WhyCode::Removing);
     }
 }

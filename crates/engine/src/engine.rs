@@ -37,7 +37,7 @@ pub use replay::RestoreError;
 pub use results::WorkProgress;
 pub use slices::{Clearing, Kick};
 pub use stats::{QueueStats, Totals};
-pub use take::{AliasStats, Choice, GrabOrder, ItemStats, Patience, Take};
+pub use take::{AliasStats, Choice, GrabOrder, Held, ItemStats, Patience, Take};
 pub use views::{HeldCursor, HeldJob, SessionView, SessionWait};
 
 use crate::chores::ChoreLine;

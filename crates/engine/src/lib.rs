@@ -41,10 +41,10 @@ pub use bytes::allocated_bytes;
 pub use collections::prefetch;
 pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
-    AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, HeldCursor, HeldJob, ItemStats,
-    JobCursor, Kick, MoveRefused, NameCursor, Need, NotFound, Patience, QueueCursor, QueueStats,
-    RedriveRefused, Refused, RestoreError, SessionView, SessionWait, Submit, Take, Totals,
-    WorkProgress,
+    AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, Held, HeldCursor, HeldJob,
+    ItemStats, JobCursor, Kick, MoveRefused, NameCursor, Need, NotFound, Patience, QueueCursor,
+    QueueStats, RedriveRefused, Refused, RestoreError, SessionView, SessionWait, Submit, Take,
+    Totals, WorkProgress,
 };
 pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use engine::{
-    AliasStats, ItemStats, JobId, JobStatus, JobTimes, NotFound, QueueFacts, QueueId, QueueStats,
-    Span, Totals, WorkProgress,
+    AliasStats, Held, ItemStats, JobId, JobStatus, JobTimes, NotFound, QueueFacts, QueueId,
+    QueueStats, Span, Totals, WorkProgress,
 };
 
 use crate::{Answer, Turn};
@@ -120,6 +120,11 @@ impl Turn<'_> {
     /// Whether this queue is being removed.
     pub fn is_being_removed(&self, queue: QueueId) -> bool {
         self.core.engine.is_being_removed(queue)
+    }
+
+    /// Why this queue hands out no job to a take now. `None`: it does.
+    pub fn held_back(&self, queue: QueueId) -> Option<Held> {
+        self.core.engine.held_back(queue)
     }
 
     /// Kestrel's statistics of the queue of this name, if it exists.

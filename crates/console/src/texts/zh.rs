@@ -521,6 +521,8 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
             "有客户端暂停了这个队列；{} 秒后继续，或者现在恢复它",
             queue.pause_left_ms.div_ceil(1_000)
         ),
+        WhyCode::Loading => "下一个任务只在日志里；客户端取它时，服务器会读入它".to_owned(),
+        WhyCode::Expired => "下一个任务已经过期；服务器会结束它，然后看它后面的任务".to_owned(),
         WhyCode::NoWorkers => "没有客户端监视这个队列，也没有 worker 注册它；请启动 worker\
             （Kestrel 的客户端只在等待时出现）"
             .to_owned(),

@@ -75,7 +75,7 @@ impl Engine {
             self.queues[id].set_pause(None);
         }
         let may_owe = pause_ends || self.has_unserved_waiters(&self.queues[id]);
-        if may_owe && !self.queues[id].is_paused() {
+        if may_owe {
             self.serve_waiters(id, effects);
         }
         while !self.meter.request_is_spent() {

@@ -196,7 +196,7 @@ impl Engine {
         }
         self.queues[id].note_due(self.now);
         self.want_expiring_head(id);
-        if has_new_jobs && !self.queues[id].is_paused() {
+        if has_new_jobs {
             self.serve_waiters(id, effects);
         }
     }
@@ -264,9 +264,7 @@ impl Engine {
             self.sweep_head(queue, effects);
         }
         self.want_expiring_head(queue);
-        if !self.queues[queue].is_paused() {
-            self.serve_waiters(queue, effects);
-        }
+        self.serve_waiters(queue, effects);
         self.queues[queue].release();
         self.arm_queue(queue);
         self.drop_if_unwanted(queue, effects);
@@ -419,13 +417,8 @@ impl Engine {
             self.may_serve_loaded(queue).then(|| (queue.cold_head().0, *id))
         });
         let (key, queue) = cold.min()?;
-        let best = watched.iter().filter_map(|id| self.head(&self.queues[*id])).min();
-        best.is_none_or(|(best, _)| key < best).then_some(queue)
-    }
-
-    /// Whether a queue could serve a take if its first job were in memory.
-    pub(super) fn may_serve_loaded(&self, queue: &Queue) -> bool {
-        queue.head_is_cold() && !queue.is_paused() && !self.is_blocked(queue)
+        let best = watched.iter().filter_map(|id| self.head(&self.queues[*id]));
+        best.map(|next| next.key).min().is_none_or(|best| key < best).then_some(queue)
     }
 
     /// Requests the next blocks for a worker that begins to sleep, so that the loaded jobs wake it.

@@ -11,6 +11,7 @@
 
 use super::Engine;
 use super::cold::Need;
+use super::take::Asker;
 use crate::effects::{Effects, News};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
@@ -62,11 +63,7 @@ impl Engine {
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
-        is_awaited
-            && queue.extension().is_some()
-            && queue.first_ready().is_some()
-            && self.may_serve_line(queue)
-            && !self.head_is_expired(queue)
+        is_awaited && queue.extension().is_some() && self.next_of(queue, Asker::Line).is_ok()
     }
 
     /// Sweeps a queue before a request looks at the head. The slice of work limits this sweep. If
@@ -153,12 +150,10 @@ impl Engine {
     }
 
     /// Ends a sweep of a queue: from now on, the sweep no longer keeps the queue in existence.
-    /// Before that, serves the queue's waiters if the queue is not paused.
+    /// Before that, serves the queue's waiters.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
-        if !self.queues[id].is_paused() {
-            // A session may wait for a job that was behind the expired jobs.
-            self.serve_waiters(id, effects);
-        }
+        // A session may wait for a job that was behind the expired jobs.
+        self.serve_waiters(id, effects);
         self.queues[id].release();
         self.arm_queue(id);
     }

@@ -23,9 +23,7 @@ impl Engine {
         queue.count_pause();
         if seconds == 0 {
             queue.set_pause(None);
-            if !self.queues[id].is_paused() {
-                self.serve_waiters(id, effects);
-            }
+            self.serve_waiters(id, effects);
         } else {
             queue.set_pause(Some(Pause { until, reason: PauseReason::Requested { seconds } }));
             self.arm_queue(id);

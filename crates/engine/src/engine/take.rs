@@ -4,11 +4,14 @@
 mod choice;
 mod items;
 mod lease;
+mod next;
 mod serve;
 mod workers;
 
 pub use choice::{Choice, GrabOrder};
 pub use items::{AliasStats, ItemStats};
+pub(in crate::engine) use next::Asker;
+pub use next::Held;
 
 use std::num::NonZeroU64;
 
@@ -188,9 +191,10 @@ impl Engine {
         {
             worker.move_to_end(rank);
         }
-        let Some(slot) = self.queues[registration.queue].first_ready() else {
+        let Some(next) = self.head(&self.queues[registration.queue]) else {
             return Take::Nothing(None);
         };
+        let slot = next.slot;
         self.remove_from_list(slot);
         let limit_ms = registration.limit_ms.map(NonZeroU64::get);
         let handout = self.lease(slot, session, limit_ms, effects);
@@ -215,7 +219,8 @@ impl Engine {
         }
         let queue = self.item_queue(name, effects);
         self.sweep_head(queue, effects);
-        if let Some((_, slot)) = self.head(&self.queues[queue]) {
+        if let Some(next) = self.head(&self.queues[queue]) {
+            let slot = next.slot;
             self.count_hit(queue);
             return match how {
                 ReadMode::Peek => {

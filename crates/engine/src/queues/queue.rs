@@ -516,30 +516,6 @@ impl Queue {
         self.pauses
     }
 
-    /// Whether the queue has a ready job for a take. In two cases, the waiters come first, and the
-    /// queue needs more ready jobs than waiters. The first case is a pause with the reason
-    /// `Serving`. The second case is a requested pause that is over, but that the queue's timer has
-    /// not cleared yet.
-    pub(crate) fn can_serve(&self, now: Millis) -> bool {
-        !self.ready.is_empty()
-            && !self.head_is_cold()
-            && self.removals == 0
-            && self.pause.is_none_or(|pause| {
-                let is_held = match pause.reason {
-                    PauseReason::Requested { .. } => pause.until > now,
-                    PauseReason::Serving => false,
-                };
-                !is_held && self.ready.len() > self.waiters.len()
-            })
-    }
-
-    /// Whether the queue holds back its ready jobs from its waiters. This is also true after the
-    /// end of a pause, until the queue's timer runs. The timer clears the pause and serves the
-    /// waiters in one step. So no other session can get a job before the waiters.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.removals > 0 || self.pause.is_some()
-    }
-
     /// The moment at which the engine can remove the queue as idle. `None`: the queue's policy does
     /// not allow the removal, or the queue has jobs, users, watchers, workers or waiters.
     pub(crate) fn idle_ends(&self) -> Option<Millis> {

@@ -193,10 +193,8 @@ impl Engine {
             Record::QueueDropped(id, (*queue.name()).into())
         };
         effects.records.push(record);
-        if !self.queues[id].is_paused() {
-            // Waiters can now get the jobs that were put during the removal.
-            self.serve_waiters(id, effects);
-        }
+        // Waiters can now get the jobs that were put during the removal.
+        self.serve_waiters(id, effects);
         self.drop_if_unwanted(id, effects);
     }
 

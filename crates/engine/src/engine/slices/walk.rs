@@ -56,7 +56,7 @@ impl Engine {
             // not expired by the new rules.
             let queue = &self.queues[id];
             let is_awaited = !queue.waiters().is_empty() || !queue.sleepers().is_empty();
-            if is_awaited && !queue.is_paused() {
+            if is_awaited {
                 self.serve_waiters(id, effects);
             }
         }

@@ -1,9 +1,8 @@
-//! Chooses the job of a take, and decides which queues can hand out jobs. Every hand-out depends on
-//! these functions.
+//! Chooses the queue and the job of a take.
 
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::queues::{Queue, ReadyKey};
+use crate::queues::Queue;
 use crate::sessions::{ReadMode, Registration};
 
 /// Where a take looks for its job.
@@ -34,28 +33,11 @@ pub enum GrabOrder {
 }
 
 impl Engine {
-    /// Whether a queue can serve a take now. Does not check whether the head has expired.
-    pub(in crate::engine) fn may_serve(&self, queue: &Queue) -> bool {
-        queue.can_serve(self.now) && !self.is_blocked(queue)
-    }
-
-    /// Whether a queue can serve its waiters now. Does not check whether the head has expired.
-    pub(in crate::engine) fn may_serve_line(&self, queue: &Queue) -> bool {
-        !queue.is_paused() && !queue.head_is_cold() && !self.is_blocked(queue)
-    }
-
-    /// The job that a take from this queue gets now, and its place in the order of ready jobs.
-    pub(in crate::engine) fn head(&self, queue: &Queue) -> Option<(ReadyKey, JobSlot)> {
-        if !self.may_serve(queue) || self.head_is_expired(queue) {
-            return None;
-        }
-        queue.ready().first().map(|(key, slot)| (key, JobSlot(slot)))
-    }
-
     /// The best job of the queues that the session watches.
     pub(in crate::engine) fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
         let watched = self.sessions[session].watched().iter();
-        watched.filter_map(|id| self.head(&self.queues[*id])).min().map(|(_, slot)| slot)
+        let heads = watched.filter_map(|id| self.head(&self.queues[*id]));
+        heads.min_by_key(|next| next.key).map(|next| next.slot)
     }
 
     /// The registration of this session whose queue supplies the next job, and its rank. If several

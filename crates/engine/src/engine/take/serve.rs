@@ -1,6 +1,7 @@
 //! Serves waiters. The session that has waited longest gets a job that becomes ready. A queue that
 //! can hand out jobs again serves all its waiters.
 
+use super::{Asker, Held};
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
@@ -25,7 +26,7 @@ impl Engine {
         let id = self.jobs[slot].queue();
         loop {
             let queue = &self.queues[id];
-            let serves = self.may_serve_line(queue);
+            let serves = self.shut(queue, Asker::Line).is_none() && !queue.head_is_cold();
             match queue.waiters().first() {
                 Some((_, place))
                     if serves && (queue.extension().is_none() || !self.is_expired(slot)) =>
@@ -75,17 +76,17 @@ impl Engine {
     pub(in crate::engine) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
             let queue = &self.queues[id];
-            if queue.head_is_cold() {
-                // The end of the load calls this function again.
-                if !queue.waiters().is_empty() || !queue.sleepers().is_empty() {
-                    self.want_head(id);
+            let slot = match self.next_of(queue, Asker::Line) {
+                Ok(next) => next.slot,
+                Err(Held::Cold) => {
+                    // The end of the load calls this function again.
+                    if !queue.waiters().is_empty() || !queue.sleepers().is_empty() {
+                        self.want_head(id);
+                    }
+                    return;
                 }
-                return;
-            }
-            let Some((_, slot)) = queue.ready().first() else { return };
-            if self.is_blocked(queue) || self.head_is_expired(queue) {
-                return;
-            }
+                Err(_) => return,
+            };
             let Some((_, place)) = queue.waiters().first() else {
                 // No session waits. The queue could not hand out its ready jobs before, so these
                 // jobs have not woken any sleepers yet.
@@ -94,9 +95,9 @@ impl Engine {
             if self.meter.request_is_spent() {
                 return self.rest_from_serving(id);
             }
-            self.remove_from_list(JobSlot(slot));
-            if !self.hand_to_waiter(JobSlot(slot), place, effects) {
-                self.add_to_list(JobSlot(slot));
+            self.remove_from_list(slot);
+            if !self.hand_to_waiter(slot, place, effects) {
+                self.add_to_list(slot);
             }
         }
     }

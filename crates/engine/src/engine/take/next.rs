@@ -1,0 +1,113 @@
+//! The one question of the engine: which job does a queue hand out next, and if none, why not?
+//! Every take asks it, every wait is served by it, and operators get the same answer.
+
+use crate::engine::Engine;
+use crate::ids::{JobSlot, QueueId};
+use crate::queues::{PauseReason, Queue, ReadyKey};
+
+/// The next job of a queue.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(in crate::engine) struct Next {
+    /// The place of the job in the order of ready jobs.
+    pub(in crate::engine) key: ReadyKey,
+    pub(in crate::engine) slot: JobSlot,
+}
+
+/// Why a queue hands out no job now: the first thing in the way.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Held {
+    /// No job is ready.
+    Empty,
+    /// A client removes the queue with all its jobs.
+    Removed,
+    /// A client has paused the queue.
+    Paused,
+    /// The queue serves its waiters in slices, and has not more ready jobs than waiters.
+    Serving,
+    /// The status of the server does not let clients take jobs.
+    Blocked,
+    /// The next job is only in the log. A load brings it back.
+    Cold,
+    /// The next job has expired. A sweep ends it.
+    Expired,
+}
+
+/// Who asks for the next job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(in crate::engine) enum Asker {
+    /// A request that takes a job at once.
+    Taker,
+    /// The sessions that wait for a job of the queue. A pause that is over holds them back until the
+    /// queue's timer clears it. The timer serves them in the same step, so nobody overtakes them.
+    Line,
+}
+
+impl Engine {
+    /// The job that a queue hands out next to this asker, or why it hands out none.
+    pub(in crate::engine) fn next_of(&self, queue: &Queue, asker: Asker) -> Result<Next, Held> {
+        if queue.ready().is_empty() && !queue.head_is_cold() {
+            return Err(Held::Empty);
+        }
+        if let Some(held) = self.shut(queue, asker) {
+            return Err(held);
+        }
+        if queue.head_is_cold() {
+            return Err(Held::Cold);
+        }
+        let (key, slot) = queue.ready().first().ok_or(Held::Empty)?;
+        let next = Next { key, slot: JobSlot(slot) };
+        if self.may_expire(queue) && self.is_expired(next.slot) {
+            return Err(Held::Expired);
+        }
+        Ok(next)
+    }
+
+    /// What holds back all jobs of a queue, whichever job is the next one.
+    pub(in crate::engine) fn shut(&self, queue: &Queue, asker: Asker) -> Option<Held> {
+        if self.is_blocked(queue) {
+            return Some(Held::Blocked);
+        }
+        if queue.removals() > 0 {
+            return Some(Held::Removed);
+        }
+        if let Some(pause) = queue.pause() {
+            let is_requested = matches!(pause.reason, PauseReason::Requested { .. });
+            if is_requested && (asker == Asker::Line || pause.until > self.now) {
+                return Some(Held::Paused);
+            }
+            // The waiters come first, so a taker gets only what they leave.
+            if asker == Asker::Line || queue.ready().len() <= queue.waiters().len() {
+                return Some(Held::Serving);
+            }
+        }
+        None
+    }
+
+    /// Whether a queue can serve a take now. Does not check whether the head has expired.
+    pub(in crate::engine) fn may_serve(&self, queue: &Queue) -> bool {
+        !queue.ready().is_empty()
+            && matches!(self.next_of(queue, Asker::Taker), Ok(_) | Err(Held::Expired))
+    }
+
+    /// Whether a queue could serve its waiters if its first job were in memory.
+    pub(in crate::engine) fn may_serve_loaded(&self, queue: &Queue) -> bool {
+        queue.head_is_cold() && self.next_of(queue, Asker::Line) == Err(Held::Cold)
+    }
+
+    /// The job that a take from this queue gets now.
+    pub(in crate::engine) fn head(&self, queue: &Queue) -> Option<Next> {
+        // Most queues that a session watches are empty. This check needs no other memory of them.
+        if queue.ready().is_empty() {
+            return None;
+        }
+        self.next_of(queue, Asker::Taker).ok()
+    }
+
+    /// Why a queue hands out no job to a take now. `None`: it does. Names what holds back all jobs
+    /// even if the queue is empty.
+    pub fn held_back(&self, queue: QueueId) -> Option<Held> {
+        let queue = self.queues.get(queue)?;
+        let shut = self.shut(queue, Asker::Taker);
+        shut.or_else(|| self.next_of(queue, Asker::Taker).err())
+    }
+}
