@@ -21,6 +21,8 @@ use crate::write::lazy::SlotMap;
 const READ_BYTES: usize = 1 << 20;
 /// The number of ids in a list.
 const LIST_IDS: usize = 256;
+/// After this many rows and entries, other threads come first. It takes well under a millisecond.
+const STRETCH: usize = 1000;
 
 /// A sealed segment.
 #[derive(Copy, Clone, Debug)]
@@ -31,6 +33,21 @@ pub(crate) struct Sealed<'a> {
     pub(crate) end: (u64, u32),
     /// The number of slots, if it is known, or else 0. The index is built faster with it.
     pub(crate) slots: usize,
+}
+
+/// How the thread that builds an index lets other threads come first. A scheduler can let a thread
+/// run for milliseconds, although a commit waits for its processor.
+#[derive(Copy, Clone)]
+pub(crate) struct Pace<'a> {
+    /// Called after each piece of the segment that is read. Returns false if the build must stop.
+    pub(crate) rest: &'a dyn Fn() -> bool,
+    /// Called often.
+    pub(crate) give_way: &'a dyn Fn(),
+}
+
+impl Pace<'_> {
+    /// Builds without rests.
+    pub(crate) const HURRIED: Pace<'static> = Pace { rest: &|| true, give_way: &|| () };
 }
 
 /// A finished index.
@@ -83,16 +100,15 @@ impl Built {
     }
 }
 
-/// Reads a sealed segment. Calls `rest` after each piece of it, and stops with an error if `rest`
-/// returns false.
+/// Reads a sealed segment. Stops with an error if the pace says so.
 pub(crate) fn build(
     sealed: Sealed<'_>,
     classify: Classify,
-    rest: &dyn Fn() -> bool,
+    pace: Pace<'_>,
 ) -> Result<Built, IndexError> {
     let name = segment_name(sealed.header.number);
-    let mut walk = Walk::new(sealed);
-    walk.groups(sealed, &name, rest)?;
+    let mut walk = Walk::new(sealed, pace);
+    walk.groups(sealed, &name)?;
     walk.finish(classify).map_err(|what| IndexError::damaged(&name, what))
 }
 
@@ -103,7 +119,10 @@ type FactValue = (Position, Box<[u8]>);
 type Keyed = ((u64, u64), u32);
 
 /// What is known of the segment after some of its groups.
-struct Walk {
+struct Walk<'a> {
+    pace: Pace<'a>,
+    /// The rows and entries since other threads last came first.
+    stretch: usize,
     outline: Outline,
     tables: Tables,
     rows: Vec<OwnedRow>,
@@ -113,8 +132,8 @@ struct Walk {
     facts: HashMap<Box<[u8]>, FactValue>,
 }
 
-impl Walk {
-    fn new(sealed: Sealed<'_>) -> Walk {
+impl<'a> Walk<'a> {
+    fn new(sealed: Sealed<'_>, pace: Pace<'a>) -> Walk<'a> {
         let outline = Outline {
             segment: sealed.header,
             end: sealed.end.0,
@@ -129,6 +148,8 @@ impl Walk {
             id_limit: (Position(0), 0),
         };
         Walk {
+            pace,
+            stretch: 0,
             outline,
             tables: Tables::default(),
             rows: Vec::with_capacity(sealed.slots),
@@ -138,12 +159,7 @@ impl Walk {
         }
     }
 
-    fn groups(
-        &mut self,
-        sealed: Sealed<'_>,
-        name: &str,
-        rest: &dyn Fn() -> bool,
-    ) -> Result<(), IndexError> {
+    fn groups(&mut self, sealed: Sealed<'_>, name: &str) -> Result<(), IndexError> {
         let SegmentHeader { number, salt, size, .. } = sealed.header;
         let damaged = |what| IndexError::damaged(name, what);
         let mut bytes = Vec::new();
@@ -169,7 +185,7 @@ impl Walk {
                 if filled + read < bytes.len() {
                     return Err(damaged("the file is too short"));
                 }
-                if !rest() {
+                if !(self.pace.rest)() {
                     return Err(IndexError::Stopped);
                 }
                 continue;
@@ -203,11 +219,22 @@ impl Walk {
             let position = Position(group.position.0 + (GROUP_HEADER_BYTES + at) as u64);
             // The checksum of the group covers the entries, too.
             let entry = Entry::parse(&entries[at..])?;
+            let rows_before = self.rows.len();
             self.entry(&entry, position)?;
+            self.worked(1 + self.rows.len() - rows_before);
             at += entry.bytes;
             count += 1;
         }
         (count == group.count).then_some(()).ok_or("the number of entries")
+    }
+
+    /// Lets other threads come first after this and earlier work, if it was enough.
+    fn worked(&mut self, rows: usize) {
+        self.stretch += rows;
+        if self.stretch >= STRETCH {
+            self.stretch = 0;
+            (self.pace.give_way)();
+        }
     }
 
     /// Notes an entry. Refuses what a start refuses.
@@ -338,10 +365,17 @@ impl Walk {
 
     /// Cuts the rows into blocks.
     fn blocks(mut self, classify: Classify) -> Built {
+        let give_way = self.pace.give_way;
+        let give_way_at = |row: usize| {
+            if row.is_multiple_of(STRETCH) {
+                give_way();
+            }
+        };
         let salt = self.outline.segment.salt;
         let segment = self.outline.segment.number;
         let mut lists: BTreeMap<(u32, u8), Vec<Keyed>> = BTreeMap::new();
         for (index, (row, &queue)) in self.rows.iter().zip(&self.queues).enumerate() {
+            give_way_at(index);
             if let Some(class) = classify(&row.meta()) {
                 lists.entry((queue, class.list)).or_default().push((class.key, index as u32));
             }
@@ -355,6 +389,7 @@ impl Walk {
         for (list, mut keys) in lists {
             keys.sort_unstable();
             for keys in keys.chunks(BLOCK_ROWS) {
+                give_way();
                 let block = || keys.iter().map(|&(_, index)| &rows[index as usize]);
                 let start = pieces.len();
                 let mut writer = RowWriter::new(segment);
@@ -371,10 +406,14 @@ impl Walk {
         }
         let others = self.queues.iter().zip(&rows).zip(is_in_block);
         let others = others.filter(|(_, is_in_block)| !is_in_block);
-        let others = others.map(|((&queue, row), _)| (queue, row));
+        let others = others.enumerate().map(|(index, ((&queue, row), _))| {
+            give_way_at(index);
+            (queue, row)
+        });
         self.tables.others = encode_others(segment, others);
         ids.sort_unstable();
         for list in ids.chunks(LIST_IDS) {
+            give_way();
             let start = pieces.len();
             let (mut at, mut block) = (0, 0);
             for &(id, number) in list {
@@ -395,4 +434,33 @@ fn place_of(salt: u64, pieces: &[u8], start: usize) -> Place {
     let bytes = &pieces[start..];
     let at = start as u64;
     Place { at, len: bytes.len() as u32, crc: sum(salt, at, bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::disk::Disk;
+    use crate::disk::fault::FaultDisk;
+
+    #[test]
+    fn other_threads_come_first_after_each_stretch() {
+        let disk = FaultDisk::new(1, 1 << 20);
+        let file = disk.create("segment").unwrap();
+        let header = SegmentHeader { log_id: [3; 16], number: 5, size: 1 << 20, salt: 1 };
+        let sealed = Sealed { file: &*file, header, end: (0, 0), slots: 0 };
+        let turns = Cell::new(0);
+        let give_way = || turns.set(turns.get() + 1);
+        let mut walk = Walk::new(sealed, Pace { rest: &|| true, give_way: &give_way });
+        for _ in 0..3 * STRETCH {
+            walk.worked(1);
+        }
+        assert_eq!(turns.get(), 3);
+        // A put into a queue with many children is one entry with many rows.
+        walk.worked(STRETCH - 1);
+        assert_eq!(turns.get(), 3);
+        walk.worked(257);
+        assert_eq!(turns.get(), 4);
+    }
 }

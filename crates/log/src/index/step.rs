@@ -12,7 +12,7 @@ use crate::files::holds::SegmentHold;
 use crate::files::pieces::write_gently;
 use crate::files::segments::segment_name;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
-use crate::index::build::{Built, Sealed, build};
+use crate::index::build::{Built, Pace, Sealed, build};
 use crate::index::file::IndexFile;
 use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, Classify, IndexError, OwnedRow, index_name, new_index_name};
@@ -243,14 +243,21 @@ impl Log {
         let next = next.filter(|next| next.previous_end.segment() == number);
         let next = next.ok_or_else(|| IndexError::damaged(&name, "the next segment"))?;
         let end = (next.previous_end.offset(), next.previous_crc);
+        let is_urgent = || self.indexes.is_urgent.load(Ordering::Relaxed);
         let rest = || {
-            if !self.indexes.is_urgent.load(Ordering::Relaxed) {
+            if !is_urgent() {
                 self.segments.rest(REST);
             }
             !self.indexes.is_stopping.load(Ordering::Relaxed)
         };
+        let give_way = || {
+            if !is_urgent() {
+                std::thread::yield_now();
+            }
+        };
+        let pace = Pace { rest: &rest, give_way: &give_way };
         let slots = self.open_batch().live.slots_in(number);
-        build(Sealed { file: &*file, header, end, slots }, classify, &rest)
+        build(Sealed { file: &*file, header, end, slots }, classify, pace)
     }
 
     /// Writes an index file, and puts the index on the shelf. The caller holds the segment.

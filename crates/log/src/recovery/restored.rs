@@ -8,7 +8,7 @@ use crate::error::OpenError;
 use crate::files::folder::Found;
 use crate::format::SegmentHeader;
 use crate::format::entry::{Entry, EntryKind};
-use crate::index::build::{Built, Sealed, build};
+use crate::index::build::{Built, Pace, Sealed, build};
 use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, Place};
 use crate::types::{Meta, Position, Slot};
@@ -156,10 +156,11 @@ impl BlockSource<'_> {
         if self.built.get().is_none() {
             let (file, header, end) = (&*self.found.file, self.header, self.end);
             let sealed = Sealed { file, header, end, slots: 0 };
-            let built = build(sealed, self.classify, &|| true).map_err(|error| match error {
-                IndexError::Damaged { what, .. } => self.found.damaged(0, what),
-                other => self.found.damaged(0, other.to_string()),
-            })?;
+            let built =
+                build(sealed, self.classify, Pace::HURRIED).map_err(|error| match error {
+                    IndexError::Damaged { what, .. } => self.found.damaged(0, what),
+                    other => self.found.damaged(0, other.to_string()),
+                })?;
             let _ = self.built.set(built);
         }
         let built = self.built.get();
