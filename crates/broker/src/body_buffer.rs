@@ -3,6 +3,13 @@
 
 use std::borrow::Cow;
 
+/// Before a buffer would get more room than this, it gets room for the whole body, so that it does
+/// not move again. If it grew in steps, the last step would copy half of a large body at once, and
+/// other clients would wait. Room that has no bytes yet takes addresses, but no memory.
+const MOVED_BYTES_MAX: usize = 1 << 20;
+/// The operating system gives memory to a buffer in pages of this size.
+const PAGE_BYTES: usize = 4096;
+
 /// Collects the bytes of a body for a dialect. The client has announced the body's length.
 #[derive(Debug)]
 pub struct BodyBuffer {
@@ -17,14 +24,19 @@ impl BodyBuffer {
         Self { bytes, received: Vec::new() }
     }
 
-    /// Adds a piece of the body, and returns how many of its bytes belong to the body. The buffer
-    /// grows to at most twice the received bytes, and never beyond the announced length.
+    /// Adds a piece of the body, and returns how many of its bytes belong to the body. The memory of
+    /// the buffer grows to at most twice the received bytes, and never beyond the announced length.
     pub fn push(&mut self, stretch: &[u8]) -> usize {
         let count = stretch.len().min(self.bytes - self.received.len());
         let needed = self.received.len() + count;
         if needed > self.received.capacity() {
-            let capacity = needed.max(2 * self.received.len()).min(self.bytes);
-            self.received.reserve_exact(capacity - self.received.len());
+            let len = self.received.len();
+            let is_large = needed.max(2 * len) >= MOVED_BYTES_MAX;
+            // There can be too few addresses, for example if the system's administrator limits them.
+            if !(is_large && self.received.try_reserve_exact(self.bytes - len).is_ok()) {
+                let capacity = needed.max(2 * len).min(self.bytes);
+                self.received.reserve_exact(capacity - len);
+            }
         }
         self.received.extend_from_slice(&stretch[..count]);
         count
@@ -51,9 +63,10 @@ impl BodyBuffer {
         std::mem::take(&mut self.received)
     }
 
-    /// The memory of the buffer in bytes.
+    /// The memory of the buffer in bytes. Pages beyond the received bytes take no memory.
     pub fn buffered_bytes(&self) -> usize {
-        self.received.capacity()
+        let pages_bytes = self.received.len().next_multiple_of(PAGE_BYTES);
+        self.received.capacity().min(pages_bytes)
     }
 }
 
@@ -78,5 +91,25 @@ mod tests {
         assert_eq!(body.complete(&[0; 100]), (100, None));
         assert_eq!(body.complete(&[0; 100]), (100, None));
         assert!(body.buffered_bytes() <= 200);
+    }
+
+    #[test]
+    fn a_large_body_does_not_move_and_its_memory_follows_what_came() {
+        let (bytes, piece) = (20 << 20, [7; 64 << 10]);
+        let mut body = BodyBuffer::new(bytes);
+        let mut place = None;
+        let mut arrived = 0;
+        while arrived < bytes {
+            arrived += body.push(&piece);
+            assert_eq!(body.received().len(), arrived);
+            assert!(body.buffered_bytes() <= 2 * arrived + PAGE_BYTES);
+            if arrived >= MOVED_BYTES_MAX {
+                assert!(body.buffered_bytes() <= arrived + PAGE_BYTES);
+                let at = body.received().as_ptr();
+                assert_eq!(*place.get_or_insert(at), at, "after {arrived} bytes");
+            }
+        }
+        assert_eq!(body.push(&piece), 0);
+        assert!(body.take().iter().all(|byte| *byte == 7));
     }
 }
