@@ -364,7 +364,8 @@ impl KestrelAdmin {
             Ok((callback, Outcome::Stats(snapshot))) => Reply::Now(match command.form {
                 Form::Text => written(TEXT, Stats::of(&snapshot).as_text(), callback),
                 Form::Json => {
-                    written(JSON, report::as_json(&Stats::of(&snapshot), callback), callback)
+                    let bytes = snapshot.report_bytes();
+                    written(JSON, report::as_json(&Stats::of(&snapshot), callback, bytes), callback)
                 }
             }),
             Ok((callback, outcome)) => {

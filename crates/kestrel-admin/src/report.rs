@@ -124,21 +124,25 @@ fn distribution(measured: Option<&Histogram<u64>>) -> Value {
     })
 }
 
-/// Writes a line of JSON. If there is a callback, the line is a call of that function.
-pub(crate) fn as_json(value: &impl Serialize, callback: Option<&str>) -> String {
-    let text =
-        serde_json::to_string(value).expect("all keys are texts, and nothing fails to be written");
-    match callback {
-        Some(callback) => format!("{callback}({text})\n"),
-        None => format!("{text}\n"),
+/// Writes a line of JSON. If there is a callback, the line is a call of that function. The text gets
+/// room for `bytes` bytes at first. With too little room, a long text would be copied several times.
+pub(crate) fn as_json(value: &impl Serialize, callback: Option<&str>, bytes: usize) -> String {
+    let mut text = Vec::with_capacity(bytes);
+    if let Some(callback) = callback {
+        text.extend_from_slice(callback.as_bytes());
+        text.push(b'(');
     }
+    serde_json::to_writer(&mut text, value)
+        .expect("all keys are texts, and nothing fails to be written");
+    text.extend_from_slice(if callback.is_some() { b")\n" } else { b"\n" });
+    String::from_utf8(text).expect("JSON and the names of functions are UTF-8")
 }
 
 /// Like `as_json`, but puts a value that is not an object into an object.
 pub(crate) fn as_object(value: &Value, callback: Option<&str>) -> String {
     match value {
-        Value::Object(_) => as_json(value, callback),
-        other => as_json(&json!({ "response": other }), callback),
+        Value::Object(_) => as_json(value, callback, 0),
+        other => as_json(&json!({ "response": other }), callback, 0),
     }
 }
 
@@ -185,7 +189,7 @@ mod tests {
 
     #[test]
     fn numbers_look_as_monitoring_knows_them() {
-        let text = as_json(&Stats::of(&snapshot()), None);
+        let text = as_json(&Stats::of(&snapshot()), None, 0);
         assert!(text.contains(r#""counters":{"cmd_get":3}"#), "{text}");
         assert!(
             text.contains(r#""gauges":{"no_limit":9223372036854775807,"part":0.5,"whole":3}"#),
