@@ -2,6 +2,7 @@
 //! generator to a processor.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -26,6 +27,41 @@ pub(crate) fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
 pub(crate) fn own_cpu_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(first_number(&text).unwrap_or(0))
+}
+
+/// How long a thread has waited for a processor, from its `schedstat` file. Zero if it has ended.
+fn wait_time(schedstat: &Path) -> Duration {
+    let text = fs::read_to_string(schedstat).unwrap_or_default();
+    let waited = text.split_ascii_whitespace().nth(1).and_then(|number| number.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
+}
+
+/// The threads on which a request to a server depends: the caller's thread, and the server's main
+/// thread and committer.
+#[derive(Debug)]
+pub(crate) struct RequestThreads(Vec<PathBuf>);
+
+impl RequestThreads {
+    /// These threads of the process.
+    pub(crate) fn of(pid: u32) -> anyhow::Result<RequestThreads> {
+        let mut files = vec![PathBuf::from("/proc/thread-self/schedstat")];
+        let tasks = format!("/proc/{pid}/task");
+        let main = Path::new(&tasks).join(pid.to_string());
+        for task in fs::read_dir(&tasks).with_context(|| format!("cannot look at {tasks}"))? {
+            let task = task?.path();
+            // A thread can end after it was listed.
+            let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+            if task == main || name.trim_end() == "log-commit" {
+                files.push(task.join("schedstat"));
+            }
+        }
+        Ok(RequestThreads(files))
+    }
+
+    /// How long these threads have been ready to run, and have waited for a processor.
+    pub(crate) fn wait_time(&self) -> Duration {
+        self.0.iter().map(|file| wait_time(file)).sum()
+    }
 }
 
 /// The resident memory of a process, in bytes.

@@ -19,6 +19,7 @@ use crate::compare::plan::heavy::Heavy;
 use crate::compare::plan::work::{Metric, Sample};
 use crate::interrupt;
 use crate::latency::Latency;
+use crate::process::RequestThreads;
 
 /// The pause between two rounds of the quiet client.
 const REST: Duration = Duration::from_millis(2);
@@ -39,6 +40,7 @@ pub(crate) fn in_memory(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
 fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sample> {
     let span = lab.sizes.duration * 2;
     let mut client = connect(server)?;
+    let threads = RequestThreads::of(server.pid())?;
     let mut sample = Sample::new();
     let mut alone = Vec::new();
     for &heavy in loads {
@@ -48,9 +50,11 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
         cycle(&mut client, span / 2, REST, &mut before)?;
         alone.push(before.summary().p99_us);
         let load = prepare(heavy, lab, server).with_context(|| heavy.to_string())?;
-        let beside = beside(load, &mut client, span).with_context(|| heavy.to_string())?;
+        let (beside, running) =
+            beside(load, &mut client, span, &threads).with_context(|| heavy.to_string())?;
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
+        sample.insert(Metric::QuietRunningP99Micros(heavy), running.summary().p99_us);
     }
     // After the end of a load, the server may still have work because of the load. This can slow
     // down the next measurement without load, so use the median of all measurements without load.
@@ -71,8 +75,14 @@ pub(crate) fn connect(server: &Server) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-/// Measures the quiet client while other threads load the server.
-fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Result<Latency> {
+/// Measures the quiet client while other threads load the server. Returns the times of its rounds,
+/// and these times without waits for a processor.
+fn beside(
+    load: HeavyLoad,
+    client: &mut Client,
+    span: Duration,
+    request_threads: &RequestThreads,
+) -> anyhow::Result<(Latency, Latency)> {
     let HeavyLoad { loops, disconnects, held } = load;
     let is_over = &AtomicBool::new(false);
     let latency = std::thread::scope(|scope| {
@@ -91,9 +101,17 @@ fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Resul
                 anyhow::Ok(())
             }));
         }
-        let mut latency = Latency::new();
-        let measured =
-            interrupt::sleep(BURDEN_BEFORE).and_then(|()| cycle(client, span, REST, &mut latency));
+        let (mut latency, mut running) = (Latency::new(), Latency::new());
+        let measured = interrupt::sleep(BURDEN_BEFORE).and_then(|()| {
+            repeat(span, REST, || {
+                let waited_before = request_threads.wait_time();
+                let time = round(client)?;
+                let waited = request_threads.wait_time().saturating_sub(waited_before);
+                latency.record(time.as_nanos() as u64, 1);
+                running.record(time.saturating_sub(waited).as_nanos() as u64, 1);
+                Ok(())
+            })
+        });
         is_over.store(true, Ordering::Relaxed);
         for disconnect in disconnects {
             disconnect.cut();
@@ -101,7 +119,7 @@ fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Resul
         for thread in threads {
             thread.join().map_err(|_| anyhow::anyhow!("a loop of requests panicked"))??;
         }
-        measured.map(|()| latency)
+        measured.map(|()| (latency, running))
     });
     drop(held);
     latency
@@ -114,18 +132,34 @@ pub(crate) fn cycle(
     rest: Duration,
     latency: &mut Latency,
 ) -> anyhow::Result<()> {
+    repeat(span, rest, || {
+        latency.record(round(client)?.as_nanos() as u64, 1);
+        Ok(())
+    })
+}
+
+fn repeat(
+    span: Duration,
+    rest: Duration,
+    mut once: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let end = Instant::now() + span;
     while Instant::now() < end {
         interrupt::check()?;
-        let start = Instant::now();
-        client.put(0, 60, b"quiet")?;
-        client.send(b"reserve-with-timeout 60\r\n")?;
-        let job = client.reserved()?.context("the job was not given")?;
-        client.command(&format!("delete {}\r\n", job.id), "DELETED")?;
-        latency.record(start.elapsed().as_nanos() as u64, 1);
+        once()?;
         std::thread::sleep(rest);
     }
     Ok(())
+}
+
+/// Puts, reserves and deletes a job. Returns the time that this took.
+fn round(client: &mut Client) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    client.put(0, 60, b"quiet")?;
+    client.send(b"reserve-with-timeout 60\r\n")?;
+    let job = client.reserved()?.context("the job was not given")?;
+    client.command(&format!("delete {}\r\n", job.id), "DELETED")?;
+    Ok(start.elapsed())
 }
 
 /// Puts jobs into many queues, in all dialects.

@@ -61,6 +61,10 @@ pub(super) fn text(comparison: &Comparison) -> String {
          - The first four loads of L3 (`ignore`, `put`, jobs that come and go) are ordinary requests\n  \
          and have no goal. They show how much of a ratio comes from the processors and the disk of\n  \
          the machine: compare a row with the ordinary load that is most like it.\n\
+         - \"p99 without waits for a processor\" (L3) leaves out the time in which the client's thread,\n  \
+         the server's main thread or its committer was ready to run, while another thread had its\n  \
+         processor. So it shows what the load costs a quiet client where each thread gets a\n  \
+         processor at once.\n\
          - One and two I/O threads (T17b): the servers take turns as with many queues. Each can use\n  \
          both processors; the load generator uses one of them.\n\
          - Cost among many jobs (T18): one operation puts a job, reserves the first job of the queue\n  \

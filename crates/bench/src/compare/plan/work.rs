@@ -356,6 +356,9 @@ pub(crate) enum Metric {
     QuietP99Micros(Heavy),
     /// The longest time that put, reserve and delete of a quiet client take during this load.
     QuietLongestMicros(Heavy),
+    /// Like `QuietP99Micros`, but without the time in which a thread that the quiet client needs
+    /// was ready to run, and waited for its processor.
+    QuietRunningP99Micros(Heavy),
     /// The quiet client's p99 during this load, divided by its p99 without a load.
     Slowdown(Heavy),
     BytesPerJob,
@@ -399,7 +402,8 @@ impl Metric {
             | Metric::TtrLateP99Micros
             | Metric::TimeoutLateP99Micros
             | Metric::QuietP99Micros(_)
-            | Metric::QuietLongestMicros(_) => crate::latency::show_micros(value),
+            | Metric::QuietLongestMicros(_)
+            | Metric::QuietRunningP99Micros(_) => crate::latency::show_micros(value),
             Metric::Slowdown(_)
             | Metric::OfLimit
             | Metric::DeepPutRatio
@@ -433,6 +437,9 @@ impl Metric {
             Metric::TimeoutLateP99Micros => "timeout, late p99",
             Metric::QuietP99Micros(heavy) => return format!("{heavy}: p99"),
             Metric::QuietLongestMicros(heavy) => return format!("{heavy}: longest"),
+            Metric::QuietRunningP99Micros(heavy) => {
+                return format!("{heavy}: p99 without waits for a processor");
+            }
             Metric::Slowdown(heavy) => return format!("{heavy}: p99 to that without"),
             Metric::BytesPerJob => "memory per job",
             Metric::BytesPerTailJob => "memory per job of the tail",
