@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_large_body_does_not_move_and_its_memory_follows_what_came() {
-        let (bytes, piece) = (20 << 20, [7; 64 << 10]);
+        let (bytes, piece) = (20 << 20, vec![7; 64 << 10]);
         let mut body = BodyBuffer::new(bytes);
         let mut place = None;
         let mut arrived = 0;
