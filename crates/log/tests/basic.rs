@@ -51,6 +51,20 @@ fn open(folder: &std::path::Path) -> (Log, Vec<Job>, Facts, u64) {
     (log, jobs, facts, report.next_id)
 }
 
+/// The log fills its files with zeros ahead of their use. A start must not take the zeros of a body
+/// for unused space.
+#[test]
+fn a_body_of_zeros_at_the_end_of_the_log_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = vec![0; 100_000];
+    let (log, ..) = open(folder.path());
+    log.put(1000, QUEUE, &meta(1), &body);
+    log.commit_step(1002).unwrap();
+    drop(log);
+    let (_log, jobs, ..) = open(folder.path());
+    assert_eq!(jobs.iter().map(|job| &job.body).collect::<Vec<_>>(), [&body]);
+}
+
 #[test]
 fn appended_jobs_come_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,6 +9,10 @@ use crate::files::segments::{segment_name, segment_number};
 use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SegmentHeader};
 use crate::index::index_number;
 
+/// Recovery reads segments that can be mostly empty in pieces of this many bytes. In simulations the
+/// pieces are small, because the segments are small.
+pub(crate) const PIECE_BYTES: usize = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
+
 /// A segment's file, as found in the folder.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -76,6 +80,12 @@ pub(crate) fn is_spare(name: &str) -> bool {
     })
 }
 
+/// Whether all bytes are zeros. It looks at whole stretches, which is many times as fast as byte by
+/// byte.
+pub(crate) fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.chunks(4096).all(|stretch| stretch.iter().fold(0, |any, byte| any | byte) == 0)
+}
+
 impl Found {
     fn read(disk: &dyn Disk, folder: &str, number: u32) -> std::io::Result<Found> {
         let file = disk.open(&segment_name(number))?;
@@ -133,6 +143,29 @@ impl Found {
         Ok(header)
     }
 
+    /// The file's bytes up to `end`, and the end of the last piece that has more than zeros. The log
+    /// fills a segment with zeros ahead of its use, so the last segment is often mostly empty. This
+    /// function writes no zeros to memory, because the first use of memory costs more than a read.
+    pub(crate) fn bytes_and_used(&self, end: u64) -> Result<(Vec<u8>, u64), OpenError> {
+        let mut bytes = vec![0; end as usize];
+        let mut piece = vec![0; PIECE_BYTES.min(bytes.len())];
+        let (mut offset, mut used) = (0, 0);
+        while offset < bytes.len() {
+            let want = piece.len().min(bytes.len() - offset);
+            let read = self.read_into(offset as u64, &mut piece[..want])?;
+            let piece_end = offset + read;
+            if !is_zeros(&piece[..read]) {
+                bytes[offset..piece_end].copy_from_slice(&piece[..read]);
+                used = piece_end as u64;
+            }
+            if read < want {
+                bytes.truncate(piece_end);
+            }
+            offset = piece_end;
+        }
+        Ok((bytes, used))
+    }
+
     /// The file's bytes up to `end`.
     pub(crate) fn bytes(&self, end: u64) -> Result<Vec<u8>, OpenError> {
         self.bytes_at(0, end)
@@ -141,10 +174,15 @@ impl Found {
     /// Reads `len` bytes from an offset, or fewer at the end of the file.
     pub(crate) fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>, OpenError> {
         let mut bytes = vec![0; len as usize];
-        let read = self.file.read_at(&mut bytes, offset).map_err(|error| {
-            OpenError::from_io(&self.folder, format!("read {}", segment_name(self.number)), error)
-        })?;
+        let read = self.read_into(offset, &mut bytes)?;
         bytes.truncate(read);
         Ok(bytes)
+    }
+
+    /// Reads bytes from an offset. Returns how many: fewer than wanted only at the end of the file.
+    pub(crate) fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OpenError> {
+        self.file.read_at(bytes, offset).map_err(|error| {
+            OpenError::from_io(&self.folder, format!("read {}", segment_name(self.number)), error)
+        })
     }
 }

@@ -2,15 +2,11 @@
 //! after the end were ever durable.
 
 use crate::error::OpenError;
-use crate::files::folder::{Folder, Found};
+use crate::files::folder::{Folder, Found, PIECE_BYTES, is_zeros};
 use crate::files::segments::segment_name;
 use crate::format::entry::{Entry, EntryKind};
 use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, get_u32};
 use crate::types::Position;
-
-/// Recovery reads a prepared segment in pieces of this many bytes. In simulations the pieces are
-/// small, because the segments are small.
-const PIECE_BYTES: u64 = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
 
 /// The result of finding the end of the log.
 #[derive(Debug, Default)]
@@ -44,7 +40,7 @@ impl Tail {
 
     pub(crate) fn find(folder: &Folder) -> Result<Tail, OpenError> {
         check_ids(folder)?;
-        let (last, mut bytes) = last_segment(folder)?;
+        let (last, mut bytes, used) = last_segment(folder)?;
         let salt = last.header()?.salt;
         let mut tail = Tail { last: last.number, ..Tail::default() };
         let mut offset = HEADER_BYTES;
@@ -67,7 +63,7 @@ impl Tail {
         tail.previous_crc = previous.crc;
         tail.time_ms = previous.time_ms;
         tail.first = first;
-        tail.look_beyond(&bytes, salt);
+        tail.look_beyond(&bytes, used, salt);
         bytes.truncate(tail.end.offset() as usize);
         bytes.shrink_to_fit();
         for prepared in folder.segments.range(last.number + 1..).map(|(_, found)| found) {
@@ -84,14 +80,15 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Looks for groups in the last segment after the end of the chain.
-    fn look_beyond(&mut self, bytes: &[u8], salt: u64) {
+    /// Looks for groups in the last segment after the end of the chain. From `used` on, the segment
+    /// has only zeros.
+    fn look_beyond(&mut self, bytes: &[u8], used: u64, salt: u64) {
         let start = self.end.offset();
         let torn = bytes.get(start as usize..).and_then(GroupHeader::peek);
         let torn_end = torn
             .filter(|torn| torn.position == self.end && torn.time_ms >= self.time_ms)
             .map_or(start, |torn| torn.end().offset().min(bytes.len() as u64));
-        let end = self.search(bytes, salt, self.last, start);
+        let end = self.search(bytes, salt, self.last, (start, used));
         self.cut_bytes += end.max(torn_end) - start;
     }
 
@@ -101,10 +98,14 @@ impl Tail {
         let header = prepared.header_of_log(last)?;
         let mut end = HEADER_BYTES;
         let mut offset = HEADER_BYTES;
+        let mut piece = vec![0; PIECE_BYTES];
         while offset + GROUP_HEADER_BYTES as u64 <= header.size {
-            let piece = prepared.bytes_at(offset, PIECE_BYTES.min(header.size - offset))?;
+            let want = piece.len().min((header.size - offset) as usize);
+            let read = prepared.read_into(offset, &mut piece[..want])?;
+            let piece = &piece[..read];
             let Some(places) = piece.len().checked_sub(GROUP_HEADER_BYTES - 1) else { break };
-            for at in (0..places).step_by(8) {
+            let places_used = if is_zeros(piece) { 0 } else { places };
+            for at in (0..places_used).step_by(8) {
                 let position = Position::new(prepared.number, offset + at as u64);
                 let group = GroupHeader::peek(&piece[at..]);
                 if let Some(group) = group.filter(|group| group.position == position) {
@@ -133,13 +134,13 @@ impl Tail {
         Some(group.end().offset())
     }
 
-    /// Calls `note` for every intact group from `start` on. Returns the end of the last of these
-    /// groups, or `start`. The result ignores groups that were left over from an earlier torn
-    /// write.
-    fn search(&mut self, bytes: &[u8], salt: u64, number: u32, start: u64) -> u64 {
+    /// Calls `note` for every intact group that begins from `start` on and before `limit`. Returns
+    /// the end of the last of these groups, or `start`. The result ignores groups that were left over
+    /// from an earlier torn write.
+    fn search(&mut self, bytes: &[u8], salt: u64, number: u32, (start, limit): (u64, u64)) -> u64 {
         let mut end = start;
         let places = (bytes.len() as u64).saturating_sub(GROUP_HEADER_BYTES as u64 - 1);
-        for offset in (start..places).step_by(8) {
+        for offset in (start..places.min(limit)).step_by(8) {
             if get_u32(bytes, offset as usize) == GROUP_MAGIC
                 && let Some(group) = group_at(bytes, salt, number, offset)
             {
@@ -156,10 +157,10 @@ pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Opt
     GroupHeader::check(rest, salt, Position::new(number, offset))
 }
 
-/// The highest segment whose first group is intact, and its bytes. At most two files can have a
-/// higher number. One is a segment whose first group was being written at the crash. The other one
-/// is a prepared segment.
-fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
+/// The highest segment whose first group is intact, its bytes, and the offset from which on they are
+/// zeros. At most two files can have a higher number. One is a segment whose first group was being
+/// written at the crash. The other one is a prepared segment.
+fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>, u64), OpenError> {
     let from_above: Vec<&Found> = folder.segments.values().rev().take(3).collect();
     let highest = from_above[0];
     let mut above = highest.number;
@@ -171,9 +172,9 @@ fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
             return Err(missing(folder, found.number + 1, found.number, highest.number));
         }
         above = found.number;
-        let bytes = found.bytes(header.size)?;
+        let (bytes, used) = found.bytes_and_used(header.size)?;
         if group_at(&bytes, header.salt, found.number, HEADER_BYTES).is_some() {
-            return Ok((found, bytes));
+            return Ok((found, bytes, used));
         }
     }
     // Without damage, one of these segments has an intact first group. Segment 1 gets its number

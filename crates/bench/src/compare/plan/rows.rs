@@ -397,6 +397,7 @@ fn restart() -> Vec<Row> {
     let within = Goal::AtMost(6.0, 2.0);
     vec![
         row("D1", small, LINESHAFT_DURABLE, false, Goal::SpeedUpAtLeast(3.0, 10.0)),
+        row("D1", small, COLD_JOBS, false, Goal::SpeedUpAtLeast(3.0, 10.0)),
         row("D2", large, LINESHAFT_DURABLE, true, within),
         row("D2", large, COLD_JOBS, true, within),
     ]
