@@ -16,15 +16,15 @@ use crate::admission::Refusals;
 use crate::admission::memory::{Memory, MemoryLimit};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
 use crate::bodies::loads::{Loader, Loads};
-use crate::cold::loads::{ColdLoad, ForReclaim};
+use crate::cold::loads::ColdLoad;
 use crate::cold::upkeep::{CoolPass, Upkeep};
 use crate::cold::{Cold, classify};
-use crate::core::{Core, Mover};
+use crate::core::Core;
 use crate::guard::CoreGuard;
 use crate::journal::stream::Stream;
 use crate::ledger::meta;
 use crate::replication::{ClusterError, RestoredState};
-use crate::step_thread::{Step, StepThread};
+use crate::step_thread::StepThread;
 use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
 
@@ -167,8 +167,10 @@ pub(crate) struct Shared {
     has_threads: AtomicBool,
     threads: Mutex<Threads>,
     /// The value of [`Broker::reclaim_error`].
-    reclaim_error: Mutex<Option<Arc<ReclaimError>>>,
-    /// When the rescue begins again, if the last rescue has left jobs (see `rescue`).
+    pub(crate) reclaim_error: Mutex<Option<Arc<ReclaimError>>>,
+    /// The slice of reclaim that is not copied to its end.
+    pub(crate) reclaim_slice: Mutex<Option<log::Slice>>,
+    /// When the rescue begins again, if the last rescue has left jobs (see `reclaim`).
     pub(crate) rescue_again_at: Mutex<Option<Millis>>,
 }
 
@@ -317,6 +319,7 @@ impl Broker {
                 has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
                 reclaim_error: Mutex::default(),
+                reclaim_slice: Mutex::default(),
                 rescue_again_at: Mutex::default(),
             }),
         };
@@ -710,83 +713,5 @@ impl Shared {
                 mailbox.released();
             }
         }
-    }
-
-    /// One step of the reclaim thread.
-    fn reclaim_if_wanted(&self, now: Millis) -> Step {
-        if !self.reclaim_wanted(now) {
-            return Step::Idle;
-        }
-        match self.reclaim_step(now) {
-            Ok(true) if self.reclaim_hurries() => Step::WorkedInHaste,
-            Ok(true) => Step::Worked,
-            Ok(false) => Step::Idle,
-            // The broker continues, and `Broker::reclaim_error` reports the error.
-            Err(error) => {
-                self.note_reclaim_error(error);
-                Step::Idle
-            }
-        }
-    }
-
-    /// Stores the first error of reclaim. Later, an error about jobs that a rescue has left
-    /// replaces the stored error.
-    fn note_reclaim_error(&self, error: ReclaimError) {
-        let mut known = lock(&self.reclaim_error);
-        let is_news = match (known.as_deref(), &error) {
-            (Some(ReclaimError::Left { jobs: before, .. }), ReclaimError::Left { jobs, .. }) => {
-                jobs != before
-            }
-            (None, _) | (Some(_), ReclaimError::Left { .. }) => true,
-            (Some(_), _) => false,
-        };
-        if is_news {
-            *known = Some(Arc::new(error));
-        }
-    }
-
-    fn reclaim_wanted(&self, now: Millis) -> bool {
-        let Some(log) = &self.log else { return false };
-        self.rescue_again_if_due(log, now);
-        log.unreadable_segment().is_some() || log.reclaim_wanted()
-    }
-
-    /// Whether the log lacks space, so that it refuses puts now or soon, or is much too big.
-    fn reclaim_hurries(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.usage().short || log.reclaim_hurries())
-    }
-
-    pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
-        let Some(log) = &self.log else { return Ok(false) };
-        self.rescue_again_if_due(log, now);
-        if let Some(segment) = log.unreadable_segment() {
-            let done = self.rescue_step(log, segment, now);
-            if done.is_err() {
-                log.end_rescue();
-            }
-            return done;
-        }
-        if !log.reclaim_wanted() {
-            return Ok(false);
-        }
-        let first = log.first_segment();
-        match self.load_for_reclaim(first, now) {
-            ForReclaim::Ready => {}
-            ForReclaim::Worked => return Ok(true),
-            ForReclaim::Later => return Ok(false),
-            ForReclaim::Lost => {
-                // The rescue writes all other jobs of the segment again.
-                log.begin_rescue(first);
-                return Ok(true);
-            }
-        }
-        let Some(slice) = log.reclaim_read()? else { return Ok(false) };
-        let mut turn = self.turn(now);
-        let core = &mut *turn.core;
-        let now = core.engine.now();
-        core.ledger.cut();
-        log.reclaim_copy(now.0, &slice, &mut Mover::new(core))?;
-        core.ledger.appended = true;
-        Ok(true)
     }
 }

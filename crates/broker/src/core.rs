@@ -12,8 +12,8 @@ use crate::cold::Cold;
 use crate::ledger::locations::Locations;
 use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
+use crate::reclaim::Rescue;
 use crate::replication::RestoredState;
-use crate::rescue::Rescue;
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
 

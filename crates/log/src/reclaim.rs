@@ -2,10 +2,10 @@
 //! segment up.
 //!
 //! Reclaim reads a slice of the segment without the owner's lock, and then copies the slice under
-//! this lock. Only the oldest segment can be given up: a later segment can contain entries that end
-//! jobs in older segments, and without these entries the jobs would come back. The TRIM entry is
-//! appended after all copies. So when the TRIM is durable, the copies are durable, too. Then the
-//! file can be used again.
+//! this lock, in parts so small that nobody waits long for the lock. Only the oldest segment can be
+//! given up: a later segment can contain entries that end jobs in older segments, and without these
+//! entries the jobs would come back. The TRIM entry is appended after all copies. So when the TRIM
+//! is durable, the copies are durable, too. Then the file can be used again.
 
 mod oldest;
 
@@ -24,6 +24,10 @@ use crate::reclaim::oldest::Oldest;
 use crate::settings::SLICE_BYTES;
 use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
+
+/// The bytes after which a copy of a slice makes a pause. At 100 bytes a job, a part has some 400
+/// jobs and holds the owner's lock for about 0.1 ms.
+const PART_BYTES: u64 = 64 << 10;
 
 /// The owner's data of a job, for a copy of the job.
 #[derive(Copy, Clone, Debug)]
@@ -66,6 +70,8 @@ pub struct Slice {
     /// True if this is the last slice of the segment.
     last: bool,
     scanned_bytes: u64,
+    /// How many of the candidates were copied.
+    copied: usize,
 }
 
 /// The place in a segment where reclaim continues to read.
@@ -202,10 +208,15 @@ impl Log {
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
+        let presses = self.segments.is_short() && has_garbage || exceeds(19);
+        // A pass that has done its work must not count as one that freed little, when the log is
+        // too big again later.
+        if !presses {
+            cursor.pass = None;
+        }
         if !has_garbage {
             (cursor.pass, cursor.rest_at) = (None, None);
         }
-        let presses = self.segments.is_short() && has_garbage || exceeds(19);
         cursor.hurries = presses && cursor.pass_helps(first, last, garbage, segment / 2);
         if void || cursor.hurries {
             return true;
@@ -246,6 +257,7 @@ impl Log {
                 next,
                 last: true,
                 scanned_bytes: 0,
+                copied: 0,
             }));
         }
         let slice = self.read_slice(&mut cursor, first);
@@ -349,23 +361,24 @@ impl Log {
                 WalkResult::NeedsBytes(_) => return Err(damaged(segment, start, "entry length")),
             };
             let scanned_bytes = next.offset - start;
-            return Ok(Slice { segment, bytes, candidates, next, last, scanned_bytes });
+            return Ok(Slice { segment, bytes, candidates, next, last, scanned_bytes, copied: 0 });
         }
     }
 
-    /// Copies the live jobs of a slice to the end of the log. After the last slice of a segment,
-    /// also copies the segment's live facts, and gives the segment up. The caller must hold the
-    /// owner's lock. Returns the number of bytes appended.
+    /// Copies live jobs of a slice to the end of the log, at most [`PART_BYTES`] and one job. Returns
+    /// true if the slice is done, and false if the next call must continue with this slice. At the
+    /// end of the last slice of a segment, also copies the segment's live facts, and gives the
+    /// segment up. The caller must hold the owner's lock, and should release it between two calls.
     pub fn reclaim_copy(
         &self,
         now_ms: u64,
-        slice: &Slice,
+        slice: &mut Slice,
         owner: &mut dyn Owner,
-    ) -> Result<u64, ReclaimError> {
+    ) -> Result<bool, ReclaimError> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let mut open = self.open_batch();
         if open.closed || slice.segment != open.first || cursor.stopped {
-            return Ok(0);
+            return Ok(true);
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
@@ -374,7 +387,12 @@ impl Log {
         // because of its own copies.
         let slack_bytes = open.slack_bytes;
         cursor.starved_at = None;
-        for candidate in &slice.candidates {
+        while let Some(candidate) = slice.candidates.get(slice.copied) {
+            if appended >= PART_BYTES {
+                drop(open);
+                self.wake();
+                return Ok(false);
+            }
             let copied = self.copy_entry(&mut open, slice, candidate, owner);
             open.slack_bytes = slack_bytes;
             match copied {
@@ -384,13 +402,14 @@ impl Log {
                 Ok(None) => {
                     let available = self.available(&open);
                     cursor.starved_at = Some(Starved { available, dead: false });
-                    return Ok(appended);
+                    return Ok(true);
                 }
                 Err(error) => {
                     cursor.stopped = true;
                     return Err(error);
                 }
             }
+            slice.copied += 1;
         }
         cursor.place = slice.next;
         cursor.credit_bytes -= slice.scanned_bytes as i64;
@@ -399,10 +418,8 @@ impl Log {
                 cursor.stopped = true;
                 return Err(damaged(slice.segment, slice.next.offset, "live jobs were not found"));
             }
-            let (bytes, copied) = self.copy_facts(&mut open, slice.segment);
-            appended += bytes;
-            match copied {
-                CopiedFacts::All => appended += self.give_up(&mut open, slice.segment),
+            match self.copy_facts(&mut open, slice.segment) {
+                CopiedFacts::All => self.give_up(&mut open, slice.segment),
                 // The next slice copies more facts of this segment.
                 CopiedFacts::Some => {}
                 CopiedFacts::NoRoom => {
@@ -414,22 +431,21 @@ impl Log {
         }
         drop(open);
         self.wake();
-        Ok(appended)
+        Ok(true)
     }
 
-    /// Copies live facts of a segment without live jobs, up to the size of a slice. Returns the
-    /// number of bytes appended.
-    fn copy_facts(&self, open: &mut Open, segment: u32) -> (u64, CopiedFacts) {
+    /// Copies live facts of a segment without live jobs, up to the size of a slice.
+    fn copy_facts(&self, open: &mut Open, segment: u32) -> CopiedFacts {
         let mut appended = 0;
         while let Some((key, value)) = open.fact_in(segment) {
             let bytes = fact_entry_bytes(key, value);
             if appended >= SLICE_BYTES {
-                return (appended, CopiedFacts::Some);
+                return CopiedFacts::Some;
             }
             // Copies of facts may leave less room for finishes than copies of jobs, because a whole
             // segment becomes free after these copies.
             if !self.has_room_to_copy(open, bytes, self.segments.segment_bytes / 16) {
-                return (appended, CopiedFacts::NoRoom);
+                return CopiedFacts::NoRoom;
             }
             let (key, value) = (Arc::clone(key), value.to_vec());
             open.room(bytes);
@@ -437,12 +453,11 @@ impl Log {
             open.copies += 1;
             appended += bytes;
         }
-        (appended, CopiedFacts::All)
+        CopiedFacts::All
     }
 
-    /// Gives up a segment without live entries. Appends the TRIM entry, and returns its size in
-    /// bytes.
-    fn give_up(&self, open: &mut Open, segment: u32) -> u64 {
+    /// Gives up a segment without live entries, and appends the TRIM entry.
+    fn give_up(&self, open: &mut Open, segment: u32) {
         open.room(24);
         open.first = segment + 1;
         open.live.pop_segment();
@@ -451,7 +466,6 @@ impl Log {
         });
         self.segments.trimmed(segment, trim);
         self.want_durable(trim);
-        24
     }
 }
 

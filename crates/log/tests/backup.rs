@@ -353,7 +353,7 @@ fn a_backup_of_a_full_disk_gives_way_only_to_reclaim() {
         world.finish(1);
         world.log.commit_step(world.now_ms).unwrap();
         world.log.prepare_step().unwrap();
-        while world.log.reclaim_wanted() && world.reclaim() {
+        while world.reclaim_wanted() && world.reclaim() {
             world.log.commit_step(world.now_ms).unwrap();
         }
     }

@@ -76,9 +76,13 @@ impl Crowd {
     fn work(&mut self) {
         self.commit();
         if self.log.reclaim_wanted()
-            && let Some(slice) = self.log.reclaim_read().expect("nothing is damaged")
+            && let Some(mut slice) = self.log.reclaim_read().expect("nothing is damaged")
         {
-            self.log.reclaim_copy(self.now_ms, &slice, &mut self.places).expect("all have owners");
+            while !self
+                .log
+                .reclaim_copy(self.now_ms, &mut slice, &mut self.places)
+                .expect("all have owners")
+            {}
         }
     }
 

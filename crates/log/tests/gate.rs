@@ -188,8 +188,8 @@ fn reclaim_frees_nothing_behind_the_gate() {
     log.commit_step(NOW).unwrap();
     let reclaim = |jobs: &mut Jobs| {
         while log.reclaim_wanted() {
-            let Some(slice) = log.reclaim_read().unwrap() else { break };
-            log.reclaim_copy(NOW, &slice, jobs).unwrap();
+            let Some(mut slice) = log.reclaim_read().unwrap() else { break };
+            while !log.reclaim_copy(NOW, &mut slice, jobs).unwrap() {}
         }
     };
     log.set_gate(Some(log.cut()));

@@ -90,8 +90,8 @@ fn write(disk: &FaultDisk) {
     let both: Vec<Slot> = [37, 39].iter().map(|id| places.0.remove(id).unwrap()).collect();
     log.finish_many(now_ms, &both);
     while log.usage().first_segment < 2 {
-        let slice = log.reclaim_read().unwrap().unwrap();
-        log.reclaim_copy(now_ms, &slice, &mut places).unwrap();
+        let mut slice = log.reclaim_read().unwrap().unwrap();
+        while !log.reclaim_copy(now_ms, &mut slice, &mut places).unwrap() {}
         commit(&mut now_ms);
     }
     log.prepare_step().unwrap();

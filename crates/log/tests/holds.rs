@@ -48,7 +48,7 @@ fn work(world: &mut World, steps: usize) {
     for _ in 0..steps {
         world.put();
         world.finish(1);
-        while world.log.reclaim_wanted() && world.reclaim() {
+        while world.reclaim_wanted() && world.reclaim() {
             world.log.commit_step(world.now_ms).unwrap();
         }
         world.log.commit_step(world.now_ms).unwrap();
@@ -128,7 +128,7 @@ fn a_full_disk_has_room_again_when_the_hold_ends() {
         world.finish(1);
         world.log.commit_step(world.now_ms).unwrap();
         world.log.prepare_step().unwrap();
-        while world.log.reclaim_wanted() && world.reclaim() {
+        while world.reclaim_wanted() && world.reclaim() {
             world.log.commit_step(world.now_ms).unwrap();
         }
     }

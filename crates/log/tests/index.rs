@@ -284,9 +284,9 @@ fn a_segment_takes_its_index_along() {
     let reclaim = || {
         log.commit_step(1_000_000).unwrap();
         while log.reclaim_wanted()
-            && let Some(slice) = log.reclaim_read().unwrap()
+            && let Some(mut slice) = log.reclaim_read().unwrap()
         {
-            log.reclaim_copy(1_000_000, &slice, &mut NoJobs).unwrap();
+            while !log.reclaim_copy(1_000_000, &mut slice, &mut NoJobs).unwrap() {}
             log.commit_step(1_000_000).unwrap();
         }
         log.prepare_step().unwrap();
@@ -424,8 +424,8 @@ fn a_log_without_the_setting_uses_no_index_but_removes_it_with_its_segment() {
     }
     for _ in 0..8 {
         log.commit_step(1_000_000).unwrap();
-        if let Some(slice) = log.reclaim_read().unwrap() {
-            log.reclaim_copy(1_000_000, &slice, &mut NoJobs).unwrap();
+        if let Some(mut slice) = log.reclaim_read().unwrap() {
+            while !log.reclaim_copy(1_000_000, &mut slice, &mut NoJobs).unwrap() {}
         }
         log.prepare_step().unwrap();
     }
@@ -512,8 +512,8 @@ fn a_hundred_thousand_jobs_come_back() {
         if id % 500 == 0 {
             log.commit_step(1_000_000).unwrap();
             log.prepare_step().unwrap();
-            if let Some(slice) = log.reclaim_read().unwrap().filter(|_| id % 1500 == 0) {
-                log.reclaim_copy(1_000_000, &slice, &mut owner).unwrap();
+            if let Some(mut slice) = log.reclaim_read().unwrap().filter(|_| id % 1500 == 0) {
+                while !log.reclaim_copy(1_000_000, &mut slice, &mut owner).unwrap() {}
             }
         }
         if id % 3000 == 0 {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lineshaft_log::{
     BlockId, BlockSummary, Class, Current, FaultDisk, Log, Meta, OpenError, OwnedRow, Owner,
-    Position, QueueRef, RecoveryReport, Restored, RestoredBody, Settings, Slot, Sync,
+    Position, QueueRef, RecoveryReport, Restored, RestoredBody, Settings, Slice, Slot, Sync,
 };
 
 /// A random number generator: Splitmix64.
@@ -247,6 +247,8 @@ pub struct World {
     /// True if the workload makes only single puts, and no body that is much larger than the
     /// others.
     pub plain: bool,
+    /// The slice of reclaim that is not copied to its end.
+    slice: Option<Slice>,
 }
 
 impl World {
@@ -271,6 +273,7 @@ impl World {
             body_bytes_max: 40_000,
             jobs_aim: 40,
             plain: false,
+            slice: None,
         })
     }
 
@@ -443,23 +446,31 @@ impl World {
         }
     }
 
-    /// Reads and copies one slice of reclaim. Ignores a failed read.
+    /// Whether reclaim has work: it wants a slice, or has begun one.
+    pub fn reclaim_wanted(&self) -> bool {
+        self.slice.is_some() || self.log.reclaim_wanted()
+    }
+
+    /// Copies a part of a slice of reclaim. Ignores a failed read.
     pub fn reclaim_once(&mut self) {
-        if let Ok(Some(slice)) = self.log.reclaim_read() {
-            let mut book =
-                Book { state: &self.state, places: &mut self.places, numbers: &self.numbers };
-            self.log.reclaim_copy(self.now_ms, &slice, &mut book).unwrap();
+        let slice = match self.slice.take() {
+            Some(slice) => Some(slice),
+            None => self.log.reclaim_read().unwrap_or_default(),
+        };
+        if let Some(slice) = slice {
+            self.copy(slice);
         }
     }
 
-    /// Reads and copies one slice of reclaim, if there is one. Returns true if this changed
-    /// anything.
+    /// Copies a part of a slice of reclaim, if there is one. Returns true if this changed anything.
     pub fn reclaim(&mut self) -> bool {
+        if let Some(slice) = self.slice.take() {
+            self.copy(slice);
+            return true;
+        }
         match self.log.reclaim_read() {
             Ok(Some(slice)) => {
-                let mut book =
-                    Book { state: &self.state, places: &mut self.places, numbers: &self.numbers };
-                self.log.reclaim_copy(self.now_ms, &slice, &mut book).unwrap();
+                self.copy(slice);
                 true
             }
             Ok(None) => false,
@@ -467,6 +478,14 @@ impl World {
                 assert!(self.disk.has_crashed() || self.log.failure().is_some(), "{error}");
                 false
             }
+        }
+    }
+
+    fn copy(&mut self, mut slice: Slice) {
+        let mut book =
+            Book { state: &self.state, places: &mut self.places, numbers: &self.numbers };
+        if !self.log.reclaim_copy(self.now_ms, &mut slice, &mut book).unwrap() {
+            self.slice = Some(slice);
         }
     }
 
@@ -509,6 +528,7 @@ impl World {
         let (log, found) = recover(&self.disk, self.settings.clone(), self.now_ms)?;
         self.check(&found, acknowledged);
         self.log = Arc::new(log);
+        self.slice = None;
         self.base = found.state.clone();
         self.state = found.state;
         self.places = found.places;

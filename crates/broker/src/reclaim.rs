@@ -1,0 +1,105 @@
+//! The steps of the reclaim thread: which work comes next, and the broker's part of a copy.
+
+mod rescue;
+
+use std::sync::Arc;
+
+use engine::Millis;
+use log::ReclaimError;
+
+use crate::broker::{Shared, lock};
+use crate::cold::loads::ForReclaim;
+use crate::core::Mover;
+use crate::step_thread::Step;
+
+pub(crate) use rescue::Rescue;
+
+impl Shared {
+    /// One step of the reclaim thread.
+    pub(crate) fn reclaim_if_wanted(&self, now: Millis) -> Step {
+        if !self.reclaim_wanted(now) {
+            return Step::Idle;
+        }
+        match self.reclaim_step(now) {
+            Ok(true) if self.reclaim_hurries() => Step::WorkedInHaste,
+            Ok(true) => Step::Worked,
+            Ok(false) => Step::Idle,
+            // The broker continues, and `Broker::reclaim_error` reports the error.
+            Err(error) => {
+                self.note_reclaim_error(error);
+                Step::Idle
+            }
+        }
+    }
+
+    /// Stores the first error of reclaim. Later, an error about jobs that a rescue has left
+    /// replaces the stored error.
+    fn note_reclaim_error(&self, error: ReclaimError) {
+        let mut known = lock(&self.reclaim_error);
+        let is_news = match (known.as_deref(), &error) {
+            (Some(ReclaimError::Left { jobs: before, .. }), ReclaimError::Left { jobs, .. }) => {
+                jobs != before
+            }
+            (None, _) | (Some(_), ReclaimError::Left { .. }) => true,
+            (Some(_), _) => false,
+        };
+        if is_news {
+            *known = Some(Arc::new(error));
+        }
+    }
+
+    fn reclaim_wanted(&self, now: Millis) -> bool {
+        let Some(log) = &self.log else { return false };
+        self.rescue_again_if_due(log, now);
+        log.unreadable_segment().is_some()
+            || lock(&self.reclaim_slice).is_some()
+            || log.reclaim_wanted()
+    }
+
+    /// Whether the log lacks space, so that it refuses puts now or soon, or is much too big.
+    fn reclaim_hurries(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.usage().short || log.reclaim_hurries())
+    }
+
+    pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
+        let Some(log) = &self.log else { return Ok(false) };
+        self.rescue_again_if_due(log, now);
+        if let Some(segment) = log.unreadable_segment() {
+            let done = self.rescue_step(log, segment, now);
+            if done.is_err() {
+                log.end_rescue();
+            }
+            return done;
+        }
+        let mut unfinished = lock(&self.reclaim_slice);
+        if unfinished.is_none() && !log.reclaim_wanted() {
+            return Ok(false);
+        }
+        let first = log.first_segment();
+        match self.load_for_reclaim(first, now) {
+            ForReclaim::Ready => {}
+            ForReclaim::Worked => return Ok(true),
+            ForReclaim::Later => return Ok(false),
+            ForReclaim::Lost => {
+                // The rescue writes all other jobs of the segment again.
+                log.begin_rescue(first);
+                return Ok(true);
+            }
+        }
+        let mut slice = match unfinished.take() {
+            Some(slice) => slice,
+            None => match log.reclaim_read()? {
+                Some(slice) => slice,
+                None => return Ok(false),
+            },
+        };
+        let mut turn = self.turn(now);
+        let core = &mut *turn.core;
+        let now = core.engine.now();
+        core.ledger.cut();
+        let is_done = log.reclaim_copy(now.0, &mut slice, &mut Mover::new(core))?;
+        core.ledger.appended = true;
+        *unfinished = (!is_done).then_some(slice);
+        Ok(true)
+    }
+}
