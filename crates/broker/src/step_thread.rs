@@ -37,6 +37,7 @@ impl StepThread {
     ) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            log::mark_as_background();
             while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 while stopped.try_recv() == Err(TryRecvError::Empty) {
                     let began = Instant::now();

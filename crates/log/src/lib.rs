@@ -31,6 +31,7 @@
 //! A [`Position`] is the end of an entry. The entry is written when [`Log::written`] has reached
 //! this position. It is durable when [`Log::durable`] has reached the position.
 
+mod background;
 mod backup;
 mod bodies;
 mod disk;
@@ -48,6 +49,7 @@ mod settings;
 mod types;
 mod write;
 
+pub use crate::background::mark_as_background;
 pub use crate::backup::{
     BackupCheck, BackupDamage, BackupHold, BackupPoint, BackupSource, CopyError, IncomingCopy,
     MANIFEST_NAME, NotAPoint, SegmentReader,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::background::mark_as_background;
 use crate::log::{Log, OnProgress};
 use crate::settings::{self, RETRY_FULL_MS};
 use crate::write::fill::{FillRule, Synced};
@@ -141,6 +142,7 @@ fn let_group_fill(
 }
 
 fn prepare_loop(log: &Log, stop: &AtomicBool) {
+    mark_as_background();
     log.helper.register();
     while !stop.load(Ordering::SeqCst) {
         if log.prepare_once().is_err() {
