@@ -72,7 +72,8 @@ pub struct KeyValue {
     pub hash: KeyHash,
 }
 
-/// A hash of a key: the first 16 bytes of its SHA-256. All zeros: the empty key.
+/// A hash of an expression and of the key that it leads to: the first 16 bytes of their SHA-256. So
+/// keys of different expressions differ, although their bytes are equal. All zeros: the empty key.
 pub type KeyHash = [u8; 16];
 
 /// Why a text is no expression for a key.
@@ -97,7 +98,10 @@ pub enum KeyError {
     #[error("`{0}` is not a length; write a number from 1 to {SCAN_BYTES_MAX}")]
     Prefix(String),
     /// The byte is not one byte.
-    #[error("`{0}` is not one byte; write an ASCII character, `\\n`, `\\t` or such as `\\x00`")]
+    #[error(
+        "`{0}` is not one byte; write an ASCII character, `\\n`, `\\r`, `\\t`, `\\0`, `\\\\` or such \
+         as `\\xff`"
+    )]
     Byte(String),
     /// The pattern cannot be compiled.
     #[error("the pattern cannot be used: {0}")]
@@ -118,12 +122,27 @@ impl Key {
         matches!(self.0.source, Source::Client)
     }
 
+    /// An upper bound for the bytes that [`Key::compute`] reads, for the account of work.
+    pub fn bytes_read(&self, job: KeySource<'_>) -> usize {
+        let body = job.body.len();
+        match &self.0.source {
+            Source::Body => body,
+            Source::Json(_) if body > JSON_BYTES_MAX => 0,
+            // To read JSON takes several times as long as to hash it.
+            Source::Json(_) => 4 * body,
+            Source::Prefix(length) => body.min(*length),
+            Source::Until(_) | Source::Regex(_) => body.min(SCAN_BYTES_MAX),
+            Source::GearmanUnique if job.gearman_unique == b"-" => body,
+            Source::GearmanUnique | Source::Client => 0,
+        }
+    }
+
     /// The key of a job. Empty: the job has none.
     pub fn compute(&self, job: KeySource<'_>) -> KeyValue {
         let scanned = &job.body[..job.body.len().min(SCAN_BYTES_MAX)];
         match &self.0.source {
             Source::Body => {
-                let mut value = KeyValue::of(0, job.body);
+                let mut value = self.value(job.body);
                 if !value.is_empty() {
                     // A body can be anything, so its hash is what people see.
                     value.text = hex(&value.hash).as_bytes().into();
@@ -131,35 +150,38 @@ impl Key {
                 value
             }
             Source::Json(pointer) => json_at(job.body, pointer)
-                .map_or_else(KeyValue::default, |found| KeyValue::of(1, found.as_bytes())),
-            Source::Prefix(length) => KeyValue::of(2, &scanned[..scanned.len().min(*length)]),
+                .map_or_else(KeyValue::default, |found| self.value(found.as_bytes())),
+            Source::Prefix(length) => self.value(&scanned[..scanned.len().min(*length)]),
             Source::Until(byte) => {
                 let end = scanned.iter().position(|one| one == byte).unwrap_or(0);
-                KeyValue::of(3, &scanned[..end])
+                self.value(&scanned[..end])
             }
-            Source::GearmanUnique if job.gearman_unique == b"-" => KeyValue::of(4, job.body),
-            Source::GearmanUnique => KeyValue::of(4, job.gearman_unique),
-            Source::Client => KeyValue::of(5, host(job.client).as_bytes()),
+            Source::GearmanUnique if job.gearman_unique == b"-" => self.value(job.body),
+            Source::GearmanUnique => self.value(job.gearman_unique),
+            Source::Client => self.value(host(job.client).as_bytes()),
             Source::Regex(pattern) => {
                 let found = pattern.captures(scanned).and_then(|found| found.get(1));
-                KeyValue::of(6, found.map_or(b"", |group| group.as_bytes()))
+                self.value(found.map_or(b"", |group| group.as_bytes()))
             }
         }
     }
-}
 
-impl KeyValue {
-    /// `kind` keeps keys of different kinds apart, although their bytes are equal.
-    fn of(kind: u8, bytes: &[u8]) -> KeyValue {
+    /// The key with these bytes.
+    fn value(&self, bytes: &[u8]) -> KeyValue {
         if bytes.is_empty() {
             return KeyValue::default();
         }
-        let digest = Sha256::new().chain_update([kind]).chain_update(bytes).finalize();
+        let expression = self.as_str().as_bytes();
+        let len = (expression.len() as u16).to_le_bytes();
+        let digest =
+            Sha256::new().chain_update(len).chain_update(expression).chain_update(bytes).finalize();
         let mut hash = KeyHash::default();
         hash.copy_from_slice(&digest[..size_of::<KeyHash>()]);
         KeyValue { text: bytes[..bytes.len().min(KEY_TEXT_BYTES_MAX)].into(), hash }
     }
+}
 
+impl KeyValue {
     /// Whether the job has no key.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
@@ -319,7 +341,8 @@ impl<'de> Visitor<'de> for Seek<'_> {
         // A larger number may be rounded. So two different numbers could be one key.
         const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
         if number.abs() < EXACT_MAX {
-            self.scalar(number);
+            // Minus zero is zero.
+            self.scalar(number + 0.0);
         }
         Ok(())
     }
@@ -456,6 +479,50 @@ mod tests {
     }
 
     #[test]
+    fn names_and_numbers_have_one_form() {
+        for (expression, body, expected) in [
+            // Escapes of the pointer: `~1` is `/`, `~0` is `~`, and `~01` is `~1`.
+            ("json:/~01", r#"{"~1":1,"/":2}"#, "1"),
+            ("json:/a~1b", r#"{"a":{"b":1},"a/b":2}"#, "2"),
+            // Escapes of the document.
+            ("json:/a", r#"{"\u0061":"x"}"#, "x"),
+            ("json:/a", r#"{"a":"\ud83d\ude00"}"#, "\u{1f600}"),
+            ("json:/a", r#"{"a":"\ud83d"}"#, ""),
+            // The last member of a name counts, also if the value is not below it.
+            ("json:/a/b", r#"{"a":{"b":1},"a":{"b":2}}"#, "2"),
+            ("json:/a/b", r#"{"a":{"b":1},"a":{"c":2}}"#, ""),
+            ("json:/a/b", r#"{"a":{"b":1},"a":5}"#, ""),
+            ("json:/a", r#"{"a":1,"\u0061":2}"#, "2"),
+            ("json:/a", r#"{"a":""}"#, ""),
+            ("json:/a", r#"{"a":1.0}"#, "1"),
+            ("json:/a", r#"{"a":1e2}"#, "100"),
+            ("json:/a", r#"{"a":-0}"#, "0"),
+            ("json:/a", r#"{"a":-0.0}"#, "0"),
+            ("json:/a", r#"{"a":1e999}"#, ""),
+            ("json:/a", "\u{feff}{\"a\":1}", ""),
+            ("json://", r#"{"":{"":1}}"#, "1"),
+        ] {
+            assert_eq!(text(expression, body.as_bytes()), expected, "{expression} of {body}");
+        }
+    }
+
+    #[test]
+    fn the_work_for_a_key_is_bounded() {
+        let body = vec![b'x'; 1 << 20];
+        let source =
+            |len: usize| KeySource { body: &body[..len], gearman_unique: b"-", client: "" };
+        let read = |expression: &str, len| key(expression).bytes_read(source(len));
+        assert_eq!(read("body", 1 << 20), 1 << 20);
+        assert_eq!(read("gm:unique", 1 << 20), 1 << 20);
+        assert_eq!(read("json:/a", JSON_BYTES_MAX), 4 * JSON_BYTES_MAX);
+        assert_eq!(read("json:/a", JSON_BYTES_MAX + 1), 0);
+        assert_eq!(read("prefix:9", 1 << 20), 9);
+        assert_eq!(read("until: ", 1 << 20), SCAN_BYTES_MAX);
+        assert_eq!(read("regex:(x)", 1 << 20), SCAN_BYTES_MAX);
+        assert_eq!(read("client", 1 << 20), 0);
+    }
+
+    #[test]
     fn a_body_that_is_not_json_has_no_key() {
         for body in [&b""[..], b"{", b"{\"a\":1", b"{\"a\":1} x", b"\xff", b"{\"a\":\"\xff\"}"] {
             assert_eq!(text("json:/a", body), "", "{body:?}");
@@ -483,6 +550,11 @@ mod tests {
         assert_eq!(text("until::", b"mail:1:2"), "mail");
         assert_eq!(text("until:\\n", b"head\nrest"), "head");
         assert_eq!(text("until:\\x00", b"a\0b"), "a");
+        assert_eq!(text("until:\\0", b"a\0b"), "a");
+        assert_eq!(text("until:\\xfF", b"a\xffb"), "a");
+        assert_eq!(text("until:\\\\", b"a\\b"), "a");
+        assert_eq!(text("until:\n", b"a\nb"), "a");
+        assert_eq!(text("until::", b":a"), "");
         assert_eq!(text("until: ", b"none"), "");
         let far = [vec![b'a'; SCAN_BYTES_MAX], b" b".to_vec()].concat();
         assert_eq!(text("until: ", &far), "");
@@ -523,9 +595,16 @@ mod tests {
         assert_eq!(text("body", b"x").len(), 32);
         // The log stores the hash, so it may never change.
         let value = key("body").compute(KeySource { body: b"hello", ..KeySource::default() });
-        assert_eq!(hex(&value.hash), "8a2a5c9b768827de5a9552c38a044c66");
+        assert_eq!(hex(&value.hash), "5a55127904637976a2301945e8a3c702");
         let other = key("prefix:9").compute(KeySource { body: b"hello", ..KeySource::default() });
         assert_ne!(value.hash, other.hash);
+        // The same bytes are other keys for another expression.
+        let of = |expression: &str| {
+            key(expression)
+                .compute(KeySource { body: b"{\"a\":1,\"b\":1}", ..KeySource::default() })
+        };
+        assert_eq!(of("json:/a").text, of("json:/b").text);
+        assert_ne!(of("json:/a").hash, of("json:/b").hash);
     }
 
     #[test]
@@ -545,6 +624,9 @@ mod tests {
             ("until:ab", "`ab` is not one byte"),
             ("until:\u{e9}", "is not one byte"),
             ("until:\\xg0", "is not one byte"),
+            ("until:\\x+1", "is not one byte"),
+            ("until:\\x0", "is not one byte"),
+            ("until:\\", "`\\n`, `\\r`, `\\t`, `\\0`, `\\\\` or such as `\\xff`"),
             ("regex:(", "the pattern cannot be used: unclosed group"),
             ("regex:a", "the pattern has 0 groups"),
             ("regex:(a)(b)", "the pattern has 2 groups"),
