@@ -365,8 +365,8 @@ impl Log {
         }
     }
 
-    /// Copies live jobs of a slice to the end of the log, at most [`PART_BYTES`] and one job. Returns
-    /// true if the slice is done, and false if the next call must continue with this slice. At the
+    /// Copies live jobs of a slice to the end of the log, at most 64 KiB and one job. Returns true if
+    /// the slice is done, and false if the next call must continue with this slice. At the
     /// end of the last slice of a segment, also copies the segment's live facts, and gives the
     /// segment up. The caller must hold the owner's lock, and should release it between two calls.
     pub fn reclaim_copy(
