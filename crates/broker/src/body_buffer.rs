@@ -3,10 +3,13 @@
 
 use std::borrow::Cow;
 
-/// Before a buffer would get more room than this, it gets room for the whole body, so that it does
-/// not move again. If it grew in steps, the last step would copy half of a large body at once, and
-/// other clients would wait. Room that has no bytes yet takes addresses, but no memory.
+/// From this size on, a buffer grows in large steps, so that it seldom moves. If it doubled, the last
+/// step would copy half of a large body at once, and other clients would wait. Room that has no
+/// bytes yet takes addresses, but no memory.
 const MOVED_BYTES_MAX: usize = 1 << 20;
+/// How many times its received bytes a large buffer gets as room, at most. A bound, because a client
+/// can announce a large body and send only the beginning: addresses are limited on some systems.
+const LARGE_GROWTH: usize = 32;
 /// The operating system gives memory to a buffer in pages of this size.
 const PAGE_BYTES: usize = 4096;
 
@@ -25,17 +28,19 @@ impl BodyBuffer {
     }
 
     /// Adds a piece of the body, and returns how many of its bytes belong to the body. The memory of
-    /// the buffer grows to at most twice the received bytes, and never beyond the announced length.
+    /// the buffer grows to at most twice the received bytes, its addresses to at most 32 times, and
+    /// both never beyond the announced length.
     pub fn push(&mut self, stretch: &[u8]) -> usize {
         let count = stretch.len().min(self.bytes - self.received.len());
         let needed = self.received.len() + count;
         if needed > self.received.capacity() {
             let len = self.received.len();
-            let is_large = needed.max(2 * len) >= MOVED_BYTES_MAX;
+            let doubled = needed.max(2 * len);
+            let large = doubled.saturating_mul(LARGE_GROWTH / 2).min(self.bytes);
+            let is_large = doubled >= MOVED_BYTES_MAX;
             // There can be too few addresses, for example if the system's administrator limits them.
-            if !(is_large && self.received.try_reserve_exact(self.bytes - len).is_ok()) {
-                let capacity = needed.max(2 * len).min(self.bytes);
-                self.received.reserve_exact(capacity - len);
+            if !(is_large && self.received.try_reserve_exact(large - len).is_ok()) {
+                self.received.reserve_exact(doubled.min(self.bytes) - len);
             }
         }
         self.received.extend_from_slice(&stretch[..count]);
@@ -94,8 +99,19 @@ mod tests {
     }
 
     #[test]
+    fn addresses_follow_what_came() {
+        let mut body = BodyBuffer::new(1 << 40);
+        let piece = vec![7; 64 << 10];
+        for arrived in 1..=40 {
+            body.push(&piece);
+            let received = arrived * piece.len();
+            assert!(body.received.capacity() <= LARGE_GROWTH * received);
+        }
+    }
+
+    #[test]
     fn a_large_body_does_not_move_and_its_memory_follows_what_came() {
-        let (bytes, piece) = (20 << 20, vec![7; 64 << 10]);
+        let (bytes, piece) = (15 << 20, vec![7; 64 << 10]);
         let mut body = BodyBuffer::new(bytes);
         let mut place = None;
         let mut arrived = 0;
