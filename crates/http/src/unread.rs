@@ -133,8 +133,10 @@ impl HttpBody for Pieces {
             }
         }
         // The broker's threads can wait for this processor. A scheduler can let this thread run for
-        // milliseconds, so yield to them before each piece.
-        std::thread::yield_now();
+        // milliseconds, so yield to them before each piece of a long response.
+        if self.counted > 0 {
+            std::thread::yield_now();
+        }
         let piece = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(piece);
         // Copy the piece. The original piece shares its memory with the whole response, so it would
