@@ -749,14 +749,14 @@ pub enum WhyCode {
     NotReady,
     /// The queue is paused.
     Paused,
-    /// The next job is only in the log, until a take loads it.
-    Loading,
     /// The next job has expired, and the server ends it.
     Expired,
     /// No client watches the queue.
     NoWorkers,
     /// No client waits for a job of the queue.
     AllBusy,
+    /// A client waits, and the server loads the next job from the log.
+    Loading,
     /// Nothing is in the way.
     ShouldRun,
 }

@@ -76,10 +76,6 @@ const CHECKS: [Check; 9] = [
             )
         })
     }),
-    (types::WhyCode::Loading, |facts| {
-        let text = "the next job is only in the log; the server loads it when a client takes it";
-        facts.is_held(Held::Cold).then(|| text.to_owned())
-    }),
     (types::WhyCode::Expired, |facts| {
         let text = "the next job has expired; the server ends it, and then looks at the one behind";
         facts.is_held(Held::Expired).then(|| text.to_owned())
@@ -98,6 +94,11 @@ const CHECKS: [Check; 9] = [
              stays so, start more workers"
                 .to_owned()
         })
+    }),
+    // A cold job stands in nobody's way before a client asks for it.
+    (types::WhyCode::Loading, |facts| {
+        let text = "a client waits, and the next job is only in the log; the server loads it now";
+        facts.is_held(Held::Cold).then(|| text.to_owned())
     }),
     (types::WhyCode::ShouldRun, |_| {
         Some("nothing is in the way: the server hands out the next job now".to_owned())
@@ -137,5 +138,21 @@ mod tests {
         assert_eq!(why(&facts).answer, types::WhyCode::ShouldRun);
         let removed = why(&Facts { held: Some(Held::Removed), ..facts });
         assert_eq!(removed.answer, types::WhyCode::Removing);
+    }
+
+    #[test]
+    fn a_cold_job_is_loaded_for_a_client_that_waits() {
+        let stats = QueueStats { ready: 1, watchers: 1, waiters: 1, ..QueueStats::default() };
+        let cold = why(&Facts { stats, held: Some(Held::Cold) });
+        assert_eq!(cold.answer, types::WhyCode::Loading);
+    }
+
+    #[test]
+    fn a_cold_job_waits_for_a_worker_first() {
+        let nobody = QueueStats { ready: 1, ..QueueStats::default() };
+        let busy = QueueStats { watchers: 1, ..nobody };
+        let held = Some(Held::Cold);
+        assert_eq!(why(&Facts { stats: nobody, held }).answer, types::WhyCode::NoWorkers);
+        assert_eq!(why(&Facts { stats: busy, held }).answer, types::WhyCode::AllBusy);
     }
 }

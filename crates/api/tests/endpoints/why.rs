@@ -30,7 +30,7 @@ fn the_first_thing_in_the_way_is_named() {
     world.pass(61_000);
     let why = world.get("/queues/mail/why");
     // Both jobs were ready after the pause: the client that waited has one, and does not wait.
-    assert_eq!((&why["answer"], why["checked"].as_array().unwrap().len()), (&json!("all_busy"), 8));
+    assert_eq!((&why["answer"], why["checked"].as_array().unwrap().len()), (&json!("all_busy"), 7));
     let _ = world.broker.turn(world.now()).set_status(Status::Quiescent, 0);
     assert_eq!(answer(), "reads_blocked");
     assert_eq!(world.ask("GET", "/queues/nothing/why").status, 404);

@@ -521,7 +521,6 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
             "有客户端暂停了这个队列；{} 秒后继续，或者现在恢复它",
             queue.pause_left_ms.div_ceil(1_000)
         ),
-        WhyCode::Loading => "下一个任务只在日志里；客户端取它时，服务器会读入它".to_owned(),
         WhyCode::Expired => "下一个任务已经过期；服务器会结束它，然后看它后面的任务".to_owned(),
         WhyCode::NoWorkers => "没有客户端监视这个队列，也没有 worker 注册它；请启动 worker\
             （Kestrel 的客户端只在等待时出现）"
@@ -529,6 +528,7 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
         WhyCode::AllBusy => "没有客户端在等这个队列的任务：它们都在忙，或正处于两个任务之间；\
             如果一直这样，请启动更多 worker"
             .to_owned(),
+        WhyCode::Loading => "有客户端在等，而下一个任务只在日志里；服务器正在读入它".to_owned(),
         WhyCode::ShouldRun => "没有障碍：服务器正在交出下一个任务".to_owned(),
     }
 }
