@@ -590,7 +590,7 @@ fn a_job_whose_body_is_its_key_keeps_it_in_memory() {
     let mut submit = |number: u64| {
         let bytes = body(number);
         let submit = Submit {
-            priority: 0,
+            priority: Some(0),
             due: None,
             unique: b"-",
             reducer: b"",

@@ -183,7 +183,7 @@ impl Server {
         let due = Some(due);
         let (unique, reducer) = (&b""[..], &b""[..]);
         let body = b"x"[..].into();
-        let submit = Submit { priority: 1, due, unique, reducer, body, foreground: false };
+        let submit = Submit { priority: Some(1), due, unique, reducer, body, foreground: false };
         turn.caller(session).submit(b"q", submit).value.expect("there is room")
     }
 

@@ -99,7 +99,7 @@ fn facts_of_a_job_leave_when_the_job_is_durable() {
     let mut submit = |foreground| {
         let body = b"x"[..].into();
         let submit =
-            Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
+            Submit { priority: None, due: None, unique: b"", reducer: b"", body, foreground };
         turn.caller(client).submit(b"f", submit)
     };
     let (durable, watched) = (submit(false), submit(true));
@@ -122,7 +122,7 @@ fn a_full_queue_is_reported_when_its_jobs_are_durable() {
     let mut submit = || {
         let body = b"x"[..].into();
         let submit = Submit {
-            priority: 1024,
+            priority: None,
             due: None,
             unique: b"",
             reducer: b"",
@@ -145,7 +145,7 @@ fn the_end_of_a_foreground_job_waits_for_no_durable_one() {
     let mut submit = |foreground| {
         let body = b"x"[..].into();
         let submit =
-            Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
+            Submit { priority: None, due: None, unique: b"", reducer: b"", body, foreground };
         turn.caller(client).submit(b"f", submit).value.expect("there is room")
     };
     let (durable, watched) = (submit(false), submit(true));

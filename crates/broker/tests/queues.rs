@@ -106,7 +106,7 @@ fn waiters_learn_of_a_burial_when_it_is_durable() {
     let mut submit = |foreground| {
         let body = Body::from(&b"x"[..]);
         let submit =
-            Submit { priority: 1024, due: None, unique: b"k", reducer: b"", body, foreground };
+            Submit { priority: None, due: None, unique: b"k", reducer: b"", body, foreground };
         turn.caller(client).submit(b"default", submit).value.expect("there is room")
     };
     let id = submit(false);

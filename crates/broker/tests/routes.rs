@@ -68,7 +68,7 @@ fn a_body_that_is_too_large_is_refused_as_such() {
     let client = turn.open_worker_session(0);
     for foreground in [false, true] {
         let submit = Submit {
-            priority: 1024,
+            priority: None,
             due: None,
             unique: b"",
             reducer: b"",
@@ -93,7 +93,7 @@ fn copies_of_foreground_jobs_need_room() {
     }
     drop(turn);
     let submit = Submit {
-        priority: 5,
+        priority: Some(5),
         due: None,
         unique: b"",
         reducer: b"",

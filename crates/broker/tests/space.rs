@@ -150,7 +150,7 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
 
 fn submit(unique: &[u8], body_bytes: usize, foreground: bool) -> Submit<'_> {
     let body = vec![b'x'; body_bytes].into();
-    Submit { priority: 1024, due: None, unique, reducer: b"", body, foreground }
+    Submit { priority: None, due: None, unique, reducer: b"", body, foreground }
 }
 
 /// A broker whose log has no room for bodies of this length, and a session.

@@ -8,6 +8,7 @@
 mod check;
 mod codec;
 mod dead_letters;
+mod defaults;
 mod in_force;
 mod key;
 mod pattern;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub use dead_letters::{DeadLetters, DeadTarget};
+pub use defaults::{Defaults, PRIORITY_DEFAULT, Unsent};
 pub(crate) use in_force::InForce;
 pub use key::{
     EXPRESSION_BYTES_MAX, JSON_BYTES_MAX, KEY_TEXT_BYTES_MAX, Key, KeyError, KeyHash, KeySource,
@@ -75,6 +77,8 @@ pub struct Policy {
     pub retries: Retries,
     /// What happens to a job that has failed too often.
     pub dead: DeadLetters,
+    /// What a job gets if its client did not send it.
+    pub defaults: Defaults,
 }
 
 impl Policy {
@@ -169,10 +173,16 @@ pub enum Setting {
     DeadKeep(Option<u64>),
     /// See [`DeadLetters::jobs_max`].
     DeadJobsMax(u64),
+    /// See [`Defaults::ttr_s`].
+    Ttr(Option<u32>),
+    /// See [`Defaults::priority`].
+    Priority(u32),
+    /// See [`Defaults::delay_s`].
+    Delay(u32),
 }
 
 /// The number of settings.
-const SETTINGS: usize = 26;
+const SETTINGS: usize = 29;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -227,6 +237,7 @@ impl Default for Policy {
             copy_to: Box::default(),
             retries: Retries::default(),
             dead: DeadLetters::default(),
+            defaults: Defaults::default(),
         }
     }
 }
@@ -262,6 +273,9 @@ impl Policy {
             Setting::DeadQueue(self.dead.target.clone()),
             Setting::DeadKeep(self.dead.keep_ms),
             Setting::DeadJobsMax(self.dead.jobs_max),
+            Setting::Ttr(self.defaults.ttr_s),
+            Setting::Priority(self.defaults.priority),
+            Setting::Delay(self.defaults.delay_s),
         ]
     }
 
@@ -293,6 +307,9 @@ impl Policy {
             Setting::DeadQueue(target) => self.dead.target.clone_from(target),
             Setting::DeadKeep(millis) => self.dead.keep_ms = *millis,
             Setting::DeadJobsMax(jobs) => self.dead.jobs_max = *jobs,
+            Setting::Ttr(seconds) => self.defaults.ttr_s = *seconds,
+            Setting::Priority(priority) => self.defaults.priority = *priority,
+            Setting::Delay(seconds) => self.defaults.delay_s = *seconds,
         }
     }
 }
@@ -327,6 +344,9 @@ impl Setting {
             Setting::DeadQueue(_) => "dead.queue",
             Setting::DeadKeep(_) => "dead.keep",
             Setting::DeadJobsMax(_) => "dead.max_jobs",
+            Setting::Ttr(_) => "ttr",
+            Setting::Priority(_) => "priority",
+            Setting::Delay(_) => "delay",
         }
     }
 

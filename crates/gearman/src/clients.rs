@@ -9,10 +9,10 @@ use crate::reply::{self, AT_ONCE, not_submitted};
 use crate::session::{Postponed, Session};
 
 /// Gearman's three priorities, as priorities of the engine. [`broker::Band`] is the opposite
-/// mapping.
-pub(crate) const HIGH: u32 = 512;
-pub(crate) const NORMAL: u32 = 1024;
-pub(crate) const LOW: u32 = 3 << 30;
+/// mapping. Normal is what a submit has that asks for no priority.
+pub(crate) const HIGH: Option<u32> = Some(512);
+pub(crate) const NORMAL: Option<u32> = None;
+pub(crate) const LOW: Option<u32> = Some(3 << 30);
 
 /// Longest key or reducer of a job, in bytes (spec gearman 1.2).
 pub(crate) const UNIQUE_BYTES_MAX: usize = 64;
@@ -35,7 +35,7 @@ impl Session {
     /// Handles the common kinds of submits. Their arguments are function, key and workload.
     pub(crate) fn submit(
         &mut self,
-        priority: u32,
+        priority: Option<u32>,
         manner: SubmitMode,
         arguments: &Arguments<'_>,
         turn: &mut Turn<'_>,

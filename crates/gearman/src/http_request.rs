@@ -32,7 +32,7 @@ pub(crate) struct Request {
     /// names no function.
     pub(crate) function: Vec<u8>,
     pub(crate) unique: Vec<u8>,
-    pub(crate) priority: u32,
+    pub(crate) priority: Option<u32>,
     pub(crate) background: bool,
     /// Length of the workload. If the number in the request is too large for this type, it becomes
     /// `u64::MAX`.

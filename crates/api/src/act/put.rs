@@ -5,6 +5,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use broker::policy::Unsent;
 use broker::{Body, JobId, NewJob, Position, PutRefusal};
 use http_api::{DoorSession, SessionKind, answer, complete, sha256};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
@@ -51,9 +52,16 @@ impl PutReply {
     }
 }
 
+/// A job of a request.
+struct Asked {
+    job: NewJob,
+    unsent: Unsent,
+    body: Body,
+}
+
 /// The jobs of a request.
 struct Jobs {
-    all: Vec<(NewJob, Body)>,
+    all: Vec<Asked>,
     /// Whether the reply has one line for each job.
     in_lines: bool,
 }
@@ -156,7 +164,8 @@ fn parse_jobs(head: &Parts, bytes: &[u8]) -> Result<Jobs, Problem> {
             ttr_s: number("ttr_s")?,
             ..types::PutJob::default()
         };
-        return Ok(Jobs { all: vec![(job_of(job)?.0, bytes.into())], in_lines: false });
+        let asked = Asked { body: bytes.into(), ..job_of(job)? };
+        return Ok(Jobs { all: vec![asked], in_lines: false });
     }
     Query::read(&head.uri, &[])?;
     let mut all = Vec::new();
@@ -178,7 +187,7 @@ fn parse_jobs(head: &Parts, bytes: &[u8]) -> Result<Jobs, Problem> {
     Ok(Jobs { all, in_lines: true })
 }
 
-fn job_of(job: types::PutJob) -> Result<(NewJob, Body), Problem> {
+fn job_of(job: types::PutJob) -> Result<Asked, Problem> {
     let bad =
         |name: &str, why: &str| Err(Problem::new(ProblemKind::BadRequest, why).of_parameter(name));
     let types::PutJob { body, body_base64, priority, delay_s, ttr_s } = job;
@@ -201,7 +210,8 @@ fn job_of(job: types::PutJob) -> Result<(NewJob, Body), Problem> {
         delay_s: delay_s.unwrap_or(usual.delay_s),
         ttr_s: ttr_s.unwrap_or(usual.ttr_s),
     };
-    Ok((job, body))
+    let (ttr, priority, delay) = (ttr_s.is_none(), priority.is_none(), delay_s.is_none());
+    Ok(Asked { job, unsent: Unsent { ttr, priority, delay }, body })
 }
 
 impl Api {
@@ -235,7 +245,7 @@ impl Api {
     async fn put_all(
         &self,
         queue: &[u8],
-        jobs: Vec<(NewJob, Body)>,
+        jobs: Vec<Asked>,
     ) -> Result<Vec<Result<JobId, PutRefusal>>, Problem> {
         let door = &self.setup.door;
         let session = door.session(SessionKind::Reader);
@@ -269,16 +279,16 @@ impl Api {
     fn put_slice(
         &self,
         session: &DoorSession,
-        jobs: &mut impl Iterator<Item = (NewJob, Body)>,
+        jobs: &mut impl Iterator<Item = Asked>,
         results: &mut Vec<Result<JobId, PutRefusal>>,
     ) -> Position {
         let mut after = Position::NONE;
         let mut turn = self.turn();
         turn.begin_slice();
         while !turn.slice_is_spent()
-            && let Some((job, body)) = jobs.next()
+            && let Some(Asked { job, unsent, body }) = jobs.next()
         {
-            let answer = turn.caller(session.id()).put(job, body);
+            let answer = turn.caller(session.id()).put_partly(job, unsent, body);
             after = after.max(answer.after);
             results.push(answer.value);
         }

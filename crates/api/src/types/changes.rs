@@ -15,13 +15,14 @@ pub struct PutJob {
     /// The body, if it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// 0 is the most urgent. By default 1024.
+    /// 0 is the most urgent. By default as the queue's policy says, or 1024.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
-    /// Seconds until the job becomes ready. By default 0.
+    /// Seconds until the job becomes ready. By default as the queue's policy says, or 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<u32>,
-    /// Seconds that a worker has for the job. 0 for no limit. By default 60.
+    /// Seconds that a worker has for the job. 0 for no limit. By default as the queue's policy says,
+    /// or 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttr_s: Option<u32>,
 }

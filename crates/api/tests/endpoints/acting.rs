@@ -53,6 +53,22 @@ fn a_job_is_put_as_json_as_bytes_and_in_lines() {
 }
 
 #[test]
+fn the_policy_of_the_queue_has_what_a_put_leaves_out() {
+    let world = World::open();
+    let settings = [Setting::Ttr(Some(7)), Setting::Priority(5), Setting::Delay(3)];
+    let _ = world.broker.turn(NOW).set_policies(Rules(vec![Rule::new(["mail"], settings)]));
+    let put = |queue: &str, job: serde_json::Value| {
+        let put = world.post(&format!("/queues/{queue}/jobs"), &job);
+        let job = world.get(&format!("/jobs/{}", put.body["id"]));
+        ["priority", "delay_s", "ttr_s"].map(|key| job[key].as_u64().unwrap())
+    };
+    assert_eq!(put("mail", json!({})), [5, 3, 7]);
+    assert_eq!(put("mail", json!({ "priority": 9 })), [9, 3, 7]);
+    assert_eq!(put("mail", json!({ "delay_s": 0, "ttr_s": 0 })), [5, 0, 0]);
+    assert_eq!(put("other", json!({})), [1024, 0, 60]);
+}
+
+#[test]
 fn a_wrong_put_puts_nothing() {
     let world = World::open();
     let json = [("content-type", "application/json")];

@@ -1,5 +1,6 @@
 //! Jobs: put, take, finish, give back, bury, touch, kick, peek.
 
+use engine::policy::Unsent;
 use engine::{
     Body, Choice, Engine, Handout, JobBody, JobId, JobSlot, Kick, NewJob, NotFound, Patience,
     SessionId, State, Take,
@@ -22,6 +23,16 @@ pub struct Peeked {
 impl Caller<'_> {
     /// Puts a job into the queue that this session uses.
     pub fn put(&mut self, job: NewJob, body: Body) -> Answer<Result<JobId, PutRefusal>> {
+        self.put_partly(job, Unsent::NOTHING, body)
+    }
+
+    /// Puts a job of which the client did not send everything: see `Engine::put_partly`.
+    pub fn put_partly(
+        &mut self,
+        job: NewJob,
+        unsent: Unsent,
+        body: Body,
+    ) -> Answer<Result<JobId, PutRefusal>> {
         let admitted = self.shared.admit(self.core, body.len(), |engine| {
             engine.puts_are_logged(engine.queue_name(engine.used(self.session)))
         });
@@ -29,7 +40,7 @@ impl Caller<'_> {
             return Answer::at_once(Err(refusal));
         }
         let core = &mut *self.core;
-        let put = core.engine.put(self.session, job, body, &mut core.effects);
+        let put = core.engine.put_partly(self.session, job, unsent, body, &mut core.effects);
         let after = core.apply_effects();
         match put {
             Ok(id) => Answer::new(Ok(id), after),

@@ -11,7 +11,7 @@ const FAR: u64 = 3500;
 
 fn submit(broker: &Broker, session: SessionId, unique: &[u8]) -> JobId {
     let (body, due, reducer) = (Body::from(&[7; 150][..]), None, &b""[..]);
-    let submit = Submit { priority: 1024, due, unique, reducer, body, foreground: false };
+    let submit = Submit { priority: None, due, unique, reducer, body, foreground: false };
     broker.turn(NOW).caller(session).submit(QUEUE, submit).value.expect("there is room")
 }
 

@@ -142,7 +142,7 @@ impl Play {
             11 => {
                 let foreground = number.is_multiple_of(2);
                 let submit = Submit {
-                    priority: 1024,
+                    priority: None,
                     due: None,
                     unique: b"-",
                     reducer: b"r",

@@ -11,13 +11,10 @@ use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, Job, JobKind, NewJob, State};
 use crate::limits::{PUT_ENDS_MAX, UNIT_BODY_BYTES};
-use crate::policy::QueueSync;
+use crate::policy::{PRIORITY_DEFAULT, QueueSync, Unsent};
 use crate::queues::Extension;
 use crate::wall::When;
 use route::Routed;
-
-/// The priority of every item, because a client that adds an item does not give a priority.
-const PRIORITY: u32 = 1024;
 
 impl Engine {
     /// Puts a job into the queue that this session uses, and into all other queues on the route.
@@ -29,6 +26,19 @@ impl Engine {
         body: Body,
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
+        self.put_partly(session, job, Unsent::NOTHING, body, effects)
+    }
+
+    /// Puts a job of which the client did not send everything. If the policy of a queue has the
+    /// values that are missing, they replace the values of `job`.
+    pub fn put_partly(
+        &mut self,
+        session: SessionId,
+        job: NewJob,
+        unsent: Unsent,
+        body: Body,
+        effects: &mut Effects,
+    ) -> Result<JobId, Refused> {
         self.meter.begin_request();
         let queue = self.sessions[session].used();
         let draft = Draft {
@@ -36,6 +46,7 @@ impl Engine {
             due: When::At(self.now.plus_seconds(job.delay_s)),
             delay_s: job.delay_s,
             ttr_s: job.ttr_s,
+            unsent,
             expires: None,
             reducer: None,
             foreground: false,
@@ -56,10 +67,11 @@ impl Engine {
     ) -> Result<(), Refused> {
         self.meter.begin_request();
         let draft = Draft {
-            priority: PRIORITY,
+            priority: PRIORITY_DEFAULT,
             due: When::At(Millis(0)),
             delay_s: 0,
             ttr_s: 0,
+            unsent: Unsent::ALL,
             expires,
             reducer: None,
             foreground: false,
@@ -137,7 +149,15 @@ impl Engine {
 
     /// Makes a job, adds it to the tables, and counts the put. The job is in no list yet.
     #[inline]
-    pub(super) fn insert_job(&mut self, queue: QueueId, draft: Draft, kind: JobKind) -> JobSlot {
+    pub(super) fn insert_job(
+        &mut self,
+        queue: QueueId,
+        mut draft: Draft,
+        kind: JobKind,
+    ) -> JobSlot {
+        if draft.unsent != Unsent::NOTHING {
+            self.fill_in(queue, &mut draft, kind);
+        }
         let body_bytes = draft.body.len();
         let due = self.wall.moment_of(draft.due);
         let expires = draft.expires.map(|expires| self.wall.moment_of(expires));
@@ -150,6 +170,23 @@ impl Engine {
         self.tally.puts += 1;
         self.queues[queue].count_put(body_bytes);
         slot
+    }
+
+    /// Replaces what the client did not send by the defaults of the queue's policy. A foreground job
+    /// is never delayed, because its client waits.
+    fn fill_in(&self, queue: QueueId, draft: &mut Draft, kind: JobKind) {
+        let Some(policy) = self.policy_of(queue) else { return };
+        let (defaults, unsent) = (policy.defaults, draft.unsent);
+        if unsent.priority {
+            draft.priority = defaults.priority;
+        }
+        if unsent.ttr {
+            draft.ttr_s = defaults.ttr_s.unwrap_or(draft.ttr_s);
+        }
+        if unsent.delay && kind != JobKind::Watched {
+            draft.delay_s = defaults.delay_s;
+            draft.due = When::At(self.now.plus_seconds(defaults.delay_s));
+        }
     }
 
     /// Adds a job to the tables, but not to a list of its queue.

@@ -2,6 +2,7 @@
 //! queues.
 
 use super::facts::Body;
+use crate::policy::Unsent;
 use crate::wall::When;
 
 /// The parameters of a put, in terms that all dialects share.
@@ -12,6 +13,8 @@ pub(crate) struct Draft {
     pub(crate) due: When,
     pub(crate) delay_s: u32,
     pub(crate) ttr_s: u32,
+    /// The policy of the queue replaces these values.
+    pub(crate) unsent: Unsent,
     pub(crate) expires: Option<When>,
     /// The reducer of a job from a submit. `None`: the job is from a put.
     pub(crate) reducer: Option<Box<[u8]>>,

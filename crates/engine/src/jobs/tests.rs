@@ -1,6 +1,7 @@
 //! Tests of the table of jobs, without an engine.
 
 use super::*;
+use crate::policy::Unsent;
 use crate::wall::When;
 
 const QUEUE: QueueId = QueueId(0);
@@ -16,6 +17,7 @@ fn draft() -> Draft {
         due: When::At(NOW),
         delay_s: 0,
         ttr_s: 60,
+        unsent: Unsent::NOTHING,
         expires: None,
         reducer: None,
         foreground: false,

@@ -74,13 +74,15 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         | Setting::OpenTimeout(number)
         | Setting::MemoryMax(number)
         | Setting::DeadKeep(number) => put_number(bytes, *number),
-        Setting::ExpireSweep(number) => {
+        Setting::ExpireSweep(number) | Setting::Ttr(number) => {
             bytes.push(number.is_some().into());
             bytes.extend(number.iter().flat_map(|number| number.to_le_bytes()));
         }
-        Setting::OpenMax(number) | Setting::RetryLimit(number) | Setting::RetryJitter(number) => {
-            bytes.extend(number.to_le_bytes());
-        }
+        Setting::OpenMax(number)
+        | Setting::RetryLimit(number)
+        | Setting::RetryJitter(number)
+        | Setting::Priority(number)
+        | Setting::Delay(number) => bytes.extend(number.to_le_bytes()),
         Setting::WhenFull(when_full) => bytes.push(match when_full {
             WhenFull::Refuse => 0,
             WhenFull::DropOldest => 1,
@@ -151,6 +153,9 @@ fn tag(setting: &Setting) -> u8 {
         Setting::DeadQueue(_) => 24,
         Setting::DeadKeep(_) => 25,
         Setting::DeadJobsMax(_) => 26,
+        Setting::Ttr(_) => 41,
+        Setting::Priority(_) => 42,
+        Setting::Delay(_) => 43,
     }
 }
 
@@ -181,6 +186,10 @@ impl Reader<'_> {
 
     fn small(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
+    }
+
+    fn small_or_none(&mut self) -> Result<Option<u32>, Malformed> {
+        if self.boolean()? { self.small().map(Some) } else { Ok(None) }
     }
 
     fn large(&mut self) -> Result<u64, Malformed> {
@@ -236,7 +245,7 @@ impl Reader<'_> {
             5 if self.boolean()? => Setting::WhenFull(WhenFull::DropOldest),
             5 => Setting::WhenFull(WhenFull::Refuse),
             6 => Setting::ExpireTo(if self.boolean()? { Some(self.name()?) } else { None }),
-            7 => Setting::ExpireSweep(if self.boolean()? { Some(self.small()?) } else { None }),
+            7 => Setting::ExpireSweep(self.small_or_none()?),
             8 => Setting::Idle(self.number()?),
             9 => Setting::OpenMax(self.small()?),
             10 => Setting::OpenTimeout(self.number()?),
@@ -261,6 +270,9 @@ impl Reader<'_> {
             }),
             25 => Setting::DeadKeep(self.number()?),
             26 => Setting::DeadJobsMax(self.large()?),
+            41 => Setting::Ttr(self.small_or_none()?),
+            42 => Setting::Priority(self.small()?),
+            43 => Setting::Delay(self.small()?),
             _ => return Err(Malformed),
         })
     }

@@ -249,6 +249,9 @@ fn some_retry_setting() -> impl Strategy<Value = Setting> {
         some_target().prop_map(Setting::DeadQueue),
         any::<Option<u64>>().prop_map(Setting::DeadKeep),
         any::<u64>().prop_map(Setting::DeadJobsMax),
+        any::<Option<u32>>().prop_map(Setting::Ttr),
+        any::<u32>().prop_map(Setting::Priority),
+        any::<u32>().prop_map(Setting::Delay),
     ]
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ids::JobId;
 use crate::jobs::{Draft, JobKind};
+use crate::policy::Unsent;
 use crate::wall::When;
 
 const NOW: Millis = Millis(1000);
@@ -26,6 +27,7 @@ fn job(queue: QueueId, id: u64, due: Millis) -> Job {
         due: When::At(due),
         delay_s: 0,
         ttr_s: 60,
+        unsent: Unsent::NOTHING,
         expires: None,
         reducer: None,
         foreground: false,

@@ -673,7 +673,7 @@ proptest! {
 fn submit(owner: &mut Owner, session: SessionId, queue: &[u8], unique: &[u8]) -> JobId {
     let body = b"work"[..].into();
     let (due, reducer, foreground) = (None, &b""[..], false);
-    let submit = Submit { priority: 5, due, unique, reducer, body, foreground };
+    let submit = Submit { priority: Some(5), due, unique, reducer, body, foreground };
     let done = owner.world.act(|engine, effects| engine.submit(session, queue, submit, effects));
     done.expect("there is room")
 }

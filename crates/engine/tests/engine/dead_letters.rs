@@ -91,7 +91,7 @@ fn a_dead_letter_moves_to_its_queue_and_keeps_its_facts() {
 fn submitted(world: &mut World) -> (JobId, SessionId) {
     let client = world.open();
     let submit = Submit {
-        priority: 1,
+        priority: Some(1),
         due: None,
         unique: b"",
         reducer: b"",

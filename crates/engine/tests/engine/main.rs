@@ -3,6 +3,7 @@
 mod apply;
 mod cold;
 mod dead_letters;
+mod defaults;
 mod expiry;
 mod items;
 mod meter;

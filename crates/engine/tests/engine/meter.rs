@@ -40,7 +40,7 @@ impl World {
 
 fn foreground(unique: &[u8]) -> Submit<'_> {
     let body = Body::from(&b"work"[..]);
-    Submit { priority: 1024, due: None, unique, reducer: b"", body, foreground: true }
+    Submit { priority: None, due: None, unique, reducer: b"", body, foreground: true }
 }
 
 #[test]

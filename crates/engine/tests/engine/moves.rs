@@ -99,7 +99,7 @@ fn a_due_time_of_the_wall_clock_stays_one() {
     let client = world.open();
     let due = Some(When::Wall(Millis(START.0 + 7_200_000)));
     let submit = Submit {
-        priority: 1,
+        priority: Some(1),
         due,
         unique: b"key",
         reducer: b"",
@@ -121,7 +121,7 @@ fn a_due_time_of_the_wall_clock_stays_one() {
 
 fn submit_of(unique: &[u8]) -> Submit<'_> {
     Submit {
-        priority: 1,
+        priority: Some(1),
         due: None,
         unique,
         reducer: b"",

@@ -224,7 +224,7 @@ impl Crowd {
             }
             20 => {
                 let submit = Submit {
-                    priority: 1024,
+                    priority: None,
                     due: None,
                     unique: if number.is_multiple_of(2) { b"-" } else { b"" },
                     reducer: b"r",
@@ -264,7 +264,7 @@ impl Crowd {
             27 => {
                 let at = self.world.engine.now().0 + number;
                 let submit = Submit {
-                    priority: number as u32 % 2,
+                    priority: Some(number as u32 % 2),
                     due: (number.is_multiple_of(5)).then_some(self.when(Millis(at), number)),
                     unique: [&b"k"[..], b"l", b"-"][number as usize % 3],
                     reducer: b"",

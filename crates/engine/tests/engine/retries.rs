@@ -47,7 +47,7 @@ fn seen(world: &World, id: JobId) -> (State, u64, u32) {
 
 fn submit(world: &mut World, client: SessionId, foreground: bool) -> JobId {
     let submit = Submit {
-        priority: 1024,
+        priority: None,
         due: None,
         unique: b"key",
         reducer: b"",

@@ -34,7 +34,7 @@ impl World {
         foreground: bool,
     ) -> Result<JobId, Refused> {
         let submit = Submit {
-            priority: 1024,
+            priority: None,
             due: None,
             unique: b"key",
             reducer: b"",

@@ -13,7 +13,7 @@ impl World {
     fn submit_for(&mut self, client: SessionId, due: When) -> JobId {
         let (unique, reducer, body) = (&b""[..], &b""[..], b"x"[..].into());
         let submit =
-            Submit { priority: 1, due: Some(due), unique, reducer, body, foreground: false };
+            Submit { priority: Some(1), due: Some(due), unique, reducer, body, foreground: false };
         self.act(|e, fx| e.submit(client, b"default", submit, fx)).expect("there is room")
     }
 

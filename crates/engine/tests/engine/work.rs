@@ -33,7 +33,7 @@ impl World {
         priority: u32,
     ) -> Result<JobId, Refused> {
         let submit = Submit {
-            priority,
+            priority: Some(priority),
             due: None,
             unique: unique.as_bytes(),
             reducer: b"",
@@ -161,8 +161,14 @@ fn due_jobs_unpaused_queues_and_new_registrations_wake_sleepers() {
     let worker = world.worker(&["q"]);
     assert!(world.sleep(worker));
     let due = Some(When::At(Millis(world.engine.now().0 + 5000)));
-    let submit =
-        Submit { priority: 0, due, unique: b"", reducer: b"", body: body(b""), foreground: false };
+    let submit = Submit {
+        priority: Some(0),
+        due,
+        unique: b"",
+        reducer: b"",
+        body: body(b""),
+        foreground: false,
+    };
     world.act(|e, fx| e.submit(client, b"q", submit, fx)).expect("no limit is set");
     assert!(world.woken().is_empty());
     world.pass(5000);
@@ -482,7 +488,7 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     for number in 0..jobs {
         let unique = number.to_string();
         let submit = Submit {
-            priority: 1024,
+            priority: None,
             due: None,
             unique: unique.as_bytes(),
             reducer: b"",
@@ -741,7 +747,7 @@ fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
     let last = queues.last().expect("there are some");
     for queue in queues.iter().chain(std::iter::repeat_n(last, queues.len())) {
         let submit = Submit {
-            priority: 1024,
+            priority: None,
             due: None,
             unique: b"",
             reducer: b"",

@@ -21,7 +21,12 @@ retries = { limit = 0 }
 "#;
 
 /// Runs a script of a protocol's client against a server with these policies.
-fn check(protocol: &str, variable: &'static str, python: &str, file: &str) {
+pub(crate) fn check(policies: &str, protocol: &str, file: &str) {
+    let (variable, python) = match protocol {
+        "beanstalk" => ("BEANSTALK_PORT", "python/bin/python"),
+        "gearman" => ("GEARMAN_PORT", "gearman/python/bin/python"),
+        _ => ("KESTREL_PORT", "kestrel/python/bin/python"),
+    };
     let script =
         Script::new(variable, installed(python), scripts(Path::new("policies").join(file)));
     let script = script.needing(installed(python));
@@ -29,7 +34,7 @@ fn check(protocol: &str, variable: &'static str, python: &str, file: &str) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    write_config(folder.path(), POLICIES);
+    write_config(folder.path(), policies);
     let listener = format!("--{protocol}=127.0.0.1:0");
     let mut server = Running::spawn(command(folder.path(), &["serve", "--only", &listener]));
     let address: SocketAddr = server.address_of(protocol).parse().unwrap();
@@ -38,15 +43,15 @@ fn check(protocol: &str, variable: &'static str, python: &str, file: &str) {
 
 #[test]
 fn greenstalk() {
-    check("beanstalk", "BEANSTALK_PORT", "python/bin/python", "greenstalk_dead.py");
+    check(POLICIES, "beanstalk", "greenstalk_dead.py");
 }
 
 #[test]
 fn gear() {
-    check("gearman", "GEARMAN_PORT", "gearman/python/bin/python", "gear_dead.py");
+    check(POLICIES, "gearman", "gear_dead.py");
 }
 
 #[test]
 fn pymemcache() {
-    check("kestrel", "KESTREL_PORT", "kestrel/python/bin/python", "pymemcache_dead.py");
+    check(POLICIES, "kestrel", "pymemcache_dead.py");
 }

@@ -7,6 +7,7 @@ mod backup;
 mod configuration;
 mod container;
 mod dead_letters;
+mod defaults;
 mod descriptors;
 mod exit_codes;
 mod gearman;

@@ -22,6 +22,8 @@ const NONE: &str = "none";
 /// and each open read uses memory.
 const OPEN_MAX: u32 = 1_000_000;
 
+/// The longest ttr and delay: about a hundred years. A moment must fit into its field.
+const SECONDS_MAX: u32 = 3_153_600_000;
 /// The largest number of retries.
 const RETRIES_MAX: u32 = 1000;
 /// The largest jitter, in thousandths.
@@ -34,16 +36,13 @@ const RETRIES: &str = "retries";
 const JITTER: &str = "retries.jitter";
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 14] = [
+const LATER_KEYS: [&str; 11] = [
     "unique",
     "rate",
     "concurrency",
     "fair",
     "aging",
     "limits.block_for",
-    "ttr",
-    "priority",
-    "delay",
     "reservation",
     "same_as",
     "history",
@@ -60,7 +59,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 26] = [
+static KEYS: [(&str, Read); 29] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -87,6 +86,9 @@ static KEYS: [(&str, Read); 26] = [
     ("dead.queue", Read::One(|text| Ok(Setting::DeadQueue(dead_target(text))))),
     ("dead.keep", Read::One(|text| millis(text).map(Setting::DeadKeep))),
     ("dead.max_jobs", Read::One(|text| count(text).map(Setting::DeadJobsMax))),
+    ("ttr", Read::One(|text| ttr(text).map(Setting::Ttr))),
+    ("priority", Read::One(|text| priority(text).map(Setting::Priority))),
+    ("delay", Read::One(|text| seconds(text).map(Setting::Delay))),
 ];
 
 /// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
@@ -365,6 +367,27 @@ fn jitter(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is not a number from 0 to 0.5"))
 }
 
+fn ttr(text: &str) -> Result<Option<u32>, String> {
+    match unless_none(text).map(seconds).transpose()? {
+        Some(0) => Err(format!("`{text}` must be greater than zero; write `{NONE}` for no ttr")),
+        ttr => Ok(ttr),
+    }
+}
+
+fn priority(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number from 0 to {}", u32::MAX))
+}
+
+/// Reads a time of whole seconds, because jobs count in seconds.
+fn seconds(text: &str) -> Result<u32, String> {
+    let time = duration::parse(text)?;
+    match u32::try_from(time.as_secs()) {
+        Ok(seconds) if time.subsec_nanos() == 0 && seconds <= SECONDS_MAX => Ok(seconds),
+        Ok(seconds) if seconds <= SECONDS_MAX => Err(format!("`{text}` is not whole seconds")),
+        _ => Err(format!("`{text}` is longer than a hundred years")),
+    }
+}
+
 /// Reads where the key of a job is. `none`: jobs have no key.
 #[cfg_attr(not(test), expect(dead_code, reason = "the first policy with a key uses it"))]
 fn key(text: &str) -> Result<Option<Key>, String> {
@@ -426,6 +449,7 @@ pub(crate) fn line_with_origin(line: &str, origin: &str) -> String {
 pub(crate) fn show_value(setting: &Setting) -> String {
     let none = || quote(NONE);
     let millis = |time: u64| quote(&duration::format(std::time::Duration::from_millis(time)));
+    let seconds = |time: u32| millis(u64::from(time) * 1000);
     match setting {
         Setting::JobsMax(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
         Setting::ExpireSweep(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
@@ -453,6 +477,9 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::DeadQueue(DeadTarget::Drop) => quote(DROP),
         Setting::DeadQueue(DeadTarget::Queue(name)) => shown(name),
         Setting::DeadJobsMax(jobs) => jobs.to_string(),
+        Setting::Ttr(ttr) => ttr.map_or_else(none, seconds),
+        Setting::Priority(priority) => priority.to_string(),
+        Setting::Delay(delay) => seconds(*delay),
         Setting::RetryJitter(permille) => (f64::from(*permille) / 1000.0).to_string(),
         Setting::Sync(sync) => match sync {
             None => none(),

@@ -259,7 +259,7 @@ mod tests {
         let session = turn.open_session(0);
         let id = [3_600_000, 7_200_000].map(|later_ms| {
             let submit = Submit {
-                priority: 1,
+                priority: Some(1),
                 due: Some(When::Wall(Millis(clock.now().0 + later_ms))),
                 unique: b"",
                 reducer: b"",

@@ -3,6 +3,8 @@
 
 use std::rc::Rc;
 
+use broker::policy::Unsent;
+
 use super::outcome::{News, Notification};
 use super::record::Record;
 use super::routes::{Refused, Routed};
@@ -49,7 +51,7 @@ impl Model {
         let mut job = Self::new_job(PRIORITY, 0, 0, body);
         job.expires = expires;
         let route = self.route_to(name, true);
-        let Routed { refused, need, .. } = self.put_along(route, &job, false);
+        let Routed { refused, need, .. } = self.put_along(route, (&job, Unsent::ALL), false);
         refused.map_or(Ok(need), Err)
     }
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use broker::DeathCause;
+use broker::policy::Unsent;
 
 use super::attempts::Verdict;
 use super::outcome::{News, Notification};
@@ -29,7 +30,7 @@ impl Model {
             job.state = self.delayed(job.delay);
         }
         let route = self.route_to(queue, false);
-        let routed = self.put_along(route, &job, false);
+        let routed = self.put_along(route, (&job, Unsent::NOTHING), false);
         self.answer_put(&routed).map(|id| (id, routed.need))
     }
 

@@ -3,7 +3,7 @@
 //! of queues, and the expiry of jobs.
 
 use broker::Death;
-use broker::policy::WhenFull;
+use broker::policy::{Unsent, WhenFull};
 
 use super::outcome::News;
 use super::policies::text;
@@ -137,8 +137,13 @@ impl Model {
     }
 
     /// Puts a job into each queue on the route that has room. A foreground client waits for the
-    /// outcome of the first job in a requested queue.
-    pub(super) fn put_along(&mut self, mut route: Route, job: &Job, is_foreground: bool) -> Routed {
+    /// outcome of the first job in a requested queue. Each queue's policy fills in what is unsent.
+    pub(super) fn put_along(
+        &mut self,
+        mut route: Route,
+        (job, unsent): (&Job, Unsent),
+        is_foreground: bool,
+    ) -> Routed {
         let mut routed = Routed::default();
         let mut ids = Vec::new();
         let mut has_room = Vec::new();
@@ -158,7 +163,9 @@ impl Model {
                     let is_watched =
                         is_foreground && *role == Role::Requested && routed.requested.is_none();
                     let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
-                    let id = self.enter(queue, job.clone(), kind);
+                    let mut job = job.clone();
+                    self.fill_in(queue, &mut job, unsent, kind);
+                    let id = self.enter(queue, job, kind);
                     ids.push(id);
                     self.unplaced.push(id);
                     if *role == Role::Requested {
@@ -192,6 +199,21 @@ impl Model {
             self.drop_queue_if_unwanted(&queue);
         }
         routed
+    }
+
+    fn fill_in(&self, queue: &Name, job: &mut Job, unsent: Unsent, kind: JobKind) {
+        let defaults = self.queues[queue].policy.defaults;
+        if unsent.priority {
+            job.pri = defaults.priority;
+        }
+        if let Some(ttr) = defaults.ttr_s.filter(|_| unsent.ttr) {
+            job.ttr = ttr;
+        }
+        // The client of a foreground job waits, so the job is never delayed.
+        if unsent.delay && kind != JobKind::Watched && defaults.delay_s > 0 {
+            job.delay = defaults.delay_s;
+            job.state = State::Delayed { due: self.now + u64::from(defaults.delay_s) * 1000 };
+        }
     }
 
     /// Adds a job to the model. The job is in no list yet.

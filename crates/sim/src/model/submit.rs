@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use broker::policy::Unsent;
+
 use super::record::Record;
 use super::{JobKind, Model, Name, Need, Place, State, StoredJob, Tags};
 
@@ -15,6 +17,8 @@ pub(super) struct Submission {
     pub(super) pri: u32,
     /// The due time in milliseconds of the server's clock.
     pub(super) due: u64,
+    /// What the client did not send.
+    pub(super) unsent: Unsent,
     pub(super) unique: Vec<u8>,
     pub(super) reducer: Vec<u8>,
     pub(super) body: Vec<u8>,
@@ -90,14 +94,14 @@ impl Model {
         name: &str,
         submission: Submission,
     ) -> Option<(u64, Need)> {
-        let Submission { pri, due, unique, reducer, body, is_foreground } = submission;
+        let Submission { pri, due, unsent, unique, reducer, body, is_foreground } = submission;
         let mut job = Self::new_job(pri, 0, 0, &body);
         job.tags = Some(Tags { unique: Rc::from([]), reducer: Rc::from(reducer.clone()) });
         if due > self.now {
             job.state = State::Delayed { due };
         }
         let route = self.route_to(name, false);
-        let routed = self.put_along(route, &job, is_foreground);
+        let routed = self.put_along(route, (&job, unsent), is_foreground);
         if routed.refused.is_some() {
             if let Some(id) = routed.requested {
                 self.outlive_watchers(id);

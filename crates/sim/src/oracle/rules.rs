@@ -55,7 +55,10 @@ impl QueueRules {
             | Setting::RetryDisconnect(_)
             | Setting::DeadQueue(_)
             | Setting::DeadKeep(_)
-            | Setting::DeadJobsMax(_) => {}
+            | Setting::DeadJobsMax(_)
+            | Setting::Ttr(_)
+            | Setting::Priority(_)
+            | Setting::Delay(_) => {}
         }
     }
 }
@@ -149,6 +152,14 @@ impl RuleHistory {
     /// True if failed jobs are, or were, delayed or buried.
     pub(super) fn ever_retries(&self) -> bool {
         self.settings().any(|setting| matches!(setting, Setting::Retries(true)))
+    }
+
+    /// True if puts of a dialect do not all have the same priority, or are, or were, delayed or taken
+    /// back after a time.
+    pub(super) fn ever_has_defaults(&self) -> bool {
+        self.settings().any(|setting| {
+            matches!(setting, Setting::Ttr(_) | Setting::Priority(_) | Setting::Delay(_))
+        })
     }
 
     pub(super) fn ever_times_out(&self) -> bool {

@@ -15,7 +15,7 @@ fn names(names: &[&str]) -> Box<[Name]> {
 /// Creates a random rule that refuses no put.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
-    match rng.below(15) {
+    match rng.below(17) {
         0 => Rule::new(["*"], [Setting::JobsMax(Some(3)), dropping]),
         1 => Rule::new(["a*"], [Setting::BytesMax(Some(500)), dropping]),
         2 => Rule::new(["*"], [Setting::AgeMax(Some(2000))]),
@@ -37,6 +37,8 @@ fn mild(rng: &mut Rng) -> Rule {
             rule
         }
         14 => retrying("a*", rng),
+        15 => Rule::new(["*"], defaults(rng)),
+        16 => Rule::new(["a*", "default"], defaults(rng)),
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
     }
 }
@@ -65,6 +67,13 @@ fn dead(rng: &mut Rng) -> [Setting; 3] {
     };
     let keep = if rng.coin() { Some(rng.between(500, 4000)) } else { None };
     [Setting::DeadQueue(target), Setting::DeadKeep(keep), Setting::DeadJobsMax(rng.below(4))]
+}
+
+/// What a job gets if its client did not send it.
+fn defaults(rng: &mut Rng) -> [Setting; 3] {
+    let ttr = if rng.coin() { Some(rng.between(1, 3) as u32) } else { None };
+    let delay = if rng.coin() { rng.between(1, 2) as u32 } else { 0 };
+    [Setting::Ttr(ttr), Setting::Priority(*rng.pick(&[0, 1024, 2000])), Setting::Delay(delay)]
 }
 
 const LAX: [QueueSync; 2] = [QueueSync::Never, QueueSync::Every(20)];

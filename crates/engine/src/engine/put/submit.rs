@@ -8,14 +8,15 @@ use crate::engine::put::route::{Refused, Route};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Band, Body, Draft, JobKind, State, is_body_key};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
+use crate::policy::{PRIORITY_DEFAULT, Unsent};
 use crate::wall::When;
 
 /// A job to submit.
 #[derive(Clone, Debug)]
 pub struct Submit<'a> {
-    /// The priority. 0 is the most urgent.
-    pub priority: u32,
-    /// When the job becomes ready. `None`: at once.
+    /// The priority. 0 is the most urgent. `None`: as the queue's policy says, usually 1024.
+    pub priority: Option<u32>,
+    /// When the job becomes ready. `None`: as the queue's policy says, usually at once.
     pub due: Option<When>,
     /// The key. The submit joins an unfinished job of the same queue with the same key. Empty: the
     /// submit joins no job. `-`: the body is the key.
@@ -55,7 +56,7 @@ impl Engine {
             self.join(slot, session, submit.foreground, effects)?;
             return Ok(self.jobs[slot].id());
         }
-        let band = Band::of(submit.priority);
+        let band = Band::of(submit.priority.unwrap_or(PRIORITY_DEFAULT));
         let full = &self.queues[queue];
         let limit = full.limits()[band as usize];
         if limit > 0 && full.counts().total() >= u64::from(limit) {
@@ -119,10 +120,15 @@ impl Engine {
 
     fn draft_of(&self, submit: &Submit<'_>) -> Draft {
         Draft {
-            priority: submit.priority,
+            priority: submit.priority.unwrap_or(PRIORITY_DEFAULT),
             due: submit.due.unwrap_or(When::At(self.now)),
             delay_s: 0,
             ttr_s: 0,
+            unsent: Unsent {
+                ttr: true,
+                priority: submit.priority.is_none(),
+                delay: submit.due.is_none(),
+            },
             expires: None,
             reducer: Some(submit.reducer.into()),
             foreground: submit.foreground,

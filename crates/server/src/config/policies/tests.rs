@@ -1,6 +1,6 @@
 //! Tests of the `[[policy]]` tables: every key, every refusal, and the output for operators.
 
-use broker::policy::{DeadLetters, Policy, QueueSync, Retries, WhenFull};
+use broker::policy::{DeadLetters, Defaults, Policy, QueueSync, Retries, WhenFull};
 
 use super::*;
 use crate::config::Config;
@@ -32,6 +32,9 @@ fn every_key_is_read() {
         route = { copy_to = "audit" }
         retries = { limit = 8, backoff = "linear", base = "2s", max = "1m", jitter = 0.05, count_release = false, count_disconnect = false }
         dead = { queue = "dead.{name}", keep = "1h", max_jobs = 7 }
+        ttr = "1m30s"
+        priority = 12
+        delay = "5s"
     "#;
     let expected = Policy {
         jobs_max: Some(1_000_000),
@@ -64,6 +67,7 @@ fn every_key_is_read() {
             keep_ms: Some(3_600_000),
             jobs_max: 7,
         },
+        defaults: Defaults { ttr_s: Some(90), priority: 12, delay_s: 5 },
     };
     assert_eq!(policy(text, "mail.in"), expected);
     assert_eq!(policy(text, "send_mail"), expected);
@@ -91,6 +95,7 @@ fn groups_may_be_tables_and_none_takes_back() {
         limits.bytes = "none"
         expire_to = "none"
         expire_sweep = "none"
+        ttr = "none"
         idle = "none"
         open.timeout = "none"
         sync = "none"
@@ -127,6 +132,12 @@ retries = { limit = 1001, backoff = "slow", base = "0s", jitter = 0.6, minimum =
 [[policy]]
 match = "b"
 retries = "maybe"
+ttr = "0s"
+priority = -1
+delay = "1500ms"
+[[policy]]
+match = "c"
+ttr = "40000d"
 "#;
     assert_eq!(
         messages(text),
@@ -152,6 +163,10 @@ retries = "maybe"
             "lineshaft.toml:15:72: policy: unknown key `retries.minimum`",
             "lineshaft.toml:8:1: policy: `match` is missing; it selects the queues, \"*\" is all",
             "lineshaft.toml:18:11: policy.retries: `maybe` is neither `on` nor `off`, nor a table such as { limit = 5 }",
+            "lineshaft.toml:19:7: policy.ttr: `0s` must be greater than zero; write `none` for no ttr",
+            "lineshaft.toml:20:12: policy.priority: `-1` is not a number from 0 to 4294967295",
+            "lineshaft.toml:21:9: policy.delay: `1500ms` is not whole seconds",
+            "lineshaft.toml:24:7: policy.ttr: `40000d` is longer than a hundred years",
         ]
     );
 }
@@ -225,7 +240,8 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
                 sync = \"50ms\"\n\n[[policy]]\nmatch = \"a+b\"\nexpire_to = \"x\"\n\
                 alias = [\"y\", \"z\"]\nidle = \"none\"\n\n[[policy]]\nmatch = \"*\"\n\
                 retries = { limit = 3, jitter = 0.25 }\n\n[[policy]]\nmatch = \"d\"\n\
-                retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\ndead = { queue = \"drop\", keep = \"none\" }\n";
+                retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\ndead = { queue = \"drop\", keep = \"none\" }\n\
+                ttr = \"90s\"\npriority = 3\ndelay = \"2m\"\n";
     let (folder, sources) = Folder::with(text);
     let effective = sources.load().unwrap();
     let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
@@ -245,7 +261,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 26);
+    assert_eq!(lines.len(), 29);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");

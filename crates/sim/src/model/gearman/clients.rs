@@ -1,5 +1,7 @@
 //! Requests and replies of Gearman clients.
 
+use broker::policy::Unsent;
+
 use super::super::session::{Expected, Observed};
 use super::super::submit::{HIGH, LOW, NORMAL, Submission};
 use super::super::{Model, Need, Place, State};
@@ -36,7 +38,9 @@ fn submission(kind: u32, arguments: &[&[u8]]) -> Option<Submission> {
     );
     let unique = arguments[1].to_vec();
     let body = arguments.last().copied().unwrap_or_default().to_vec();
-    Some(Submission { pri, due, unique, reducer, body, is_foreground })
+    let (priority, delay) = (pri == NORMAL, kind != kind::SUBMIT_JOB_EPOCH);
+    let unsent = Unsent { ttr: true, priority, delay };
+    Some(Submission { pri, due, unsent, unique, reducer, body, is_foreground })
 }
 
 fn queue_full() -> Expected {

@@ -69,7 +69,8 @@ impl Items {
         let by = delivery.reply_end.conn;
         let rules = self.rule_history.rules_of(&key.1, self.alone);
         // The rules may have changed between the hand-out and the reply.
-        let has_changed = delivery.arrival.waited && self.rule_history.ever_times_out();
+        let has_changed = self.rule_history.ever_has_defaults()
+            || delivery.arrival.waited && self.rule_history.ever_times_out();
         let timeouts = rules.iter().filter_map(|rules| rules.open_timeout_ms).min();
         let until = match timeouts {
             _ if has_changed => 0,
@@ -122,8 +123,8 @@ impl Items {
         if delivery.arrival.waited || !self.alone || !matches!(item.put, Put::Stored(_)) {
             return Ok(());
         }
-        if self.rule_history.ever_retries() {
-            // The age of an item that waited for a retry begins at the end of that wait.
+        if self.rule_history.ever_retries() || self.rule_history.ever_has_defaults() {
+            // The age of an item that was delayed begins at the end of its delay.
             return Ok(());
         }
         let rules = self.rule_history.certain_rules_of(delivery.queue);
@@ -137,7 +138,7 @@ impl Items {
     /// Called for an item that was handed out at once. Checks that no earlier item of the queue was
     /// certainly ready.
     pub(super) fn check_order(&mut self, id: usize, queue: &str) -> Checked {
-        if self.places.len() > ORDERED_PLACES_MAX {
+        if self.places.len() > ORDERED_PLACES_MAX || self.rule_history.ever_has_defaults() {
             return Ok(());
         }
         let item = &self.known[id];

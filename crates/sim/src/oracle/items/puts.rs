@@ -118,7 +118,8 @@ impl Items {
         may_be_gone: bool,
     ) {
         let rules = self.rule_history.rules_of(&queue, self.alone);
-        let is_certain = !self.rule_history.may_lead_to(&queue);
+        let is_certain =
+            !self.rule_history.may_lead_to(&queue) && !self.rule_history.ever_has_defaults();
         let place = Place {
             state: if is_certain { State::Ready } else { State::Unknown },
             changed: self.tick,

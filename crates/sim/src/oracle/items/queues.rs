@@ -54,7 +54,7 @@ impl Items {
     /// True if only the holder of an open read can end it.
     pub(in crate::oracle) fn are_holds_kept(&self, queue: &str) -> bool {
         let may_vanish = self.queues.get(queue).is_some_and(|queue| queue.may_have_vanished);
-        !self.rule_history.ever_times_out() && !may_vanish
+        !self.rule_history.ever_times_out() && !self.rule_history.ever_has_defaults() && !may_vanish
     }
 
     /// Notes that a client may have requested the removal of the queue.
