@@ -126,7 +126,7 @@ impl ListQueues {
             Some(QueueState::Nonempty) => {
                 stats.ready + stats.leased + stats.delayed + stats.buried > 0
             }
-            Some(QueueState::Paused) => stats.pause_left_ms > 0,
+            Some(QueueState::Paused) => stats.pause_left_ms > 0 || stats.paused_by_policy,
             Some(QueueState::Unwatched) => {
                 stats.ready > 0 && stats.watchers == 0 && stats.workers == 0
             }

@@ -733,6 +733,9 @@ pub struct Why {
     pub answer: WhyCode,
     /// The reason in words, and what to do.
     pub text: String,
+    /// The reason that the operator gave for the pause, if the policy pauses the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What the server checked, in this order. The last one is the answer.
     pub checked: Vec<WhyCode>,
 }
@@ -745,6 +748,8 @@ pub enum WhyCode {
     ReadsBlocked,
     /// The queue is being removed.
     Removing,
+    /// The policy pauses the queue.
+    PausedByPolicy,
     /// No job is ready.
     NotReady,
     /// The queue is paused.

@@ -5,7 +5,7 @@ use broker::{Held, QueueStats};
 use hyper::Uri;
 
 use crate::json::Json;
-use crate::name::QueueName;
+use crate::name::{QueueName, shown_name};
 use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -37,6 +37,8 @@ struct Facts {
     stats: QueueStats,
     /// Why the queue hands out no job to a take. `None`: it does.
     held: Option<Held>,
+    /// The reason of the policy that pauses the queue.
+    reason: Option<String>,
 }
 
 impl Facts {
@@ -49,7 +51,7 @@ impl Facts {
 type Check = (types::WhyCode, fn(&Facts) -> Option<String>);
 
 /// All checks, in the order of the rule of delivery.
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     (types::WhyCode::ReadsBlocked, |facts| {
         let text = "the status of the server does not let clients take jobs; set the status to up";
         facts.is_held(Held::Blocked).then(|| text.to_owned())
@@ -57,6 +59,12 @@ const CHECKS: [Check; 9] = [
     (types::WhyCode::Removing, |facts| {
         let text = "a client removes the queue with all its jobs";
         facts.is_held(Held::Removed).then(|| text.to_owned())
+    }),
+    (types::WhyCode::PausedByPolicy, |facts| {
+        facts.is_held(Held::PausedByPolicy).then(|| {
+            let why = facts.reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            format!("a policy pauses the queue{why}; the key `pause` of the policy says so")
+        })
     }),
     (types::WhyCode::NotReady, |facts| {
         let QueueStats { ready, leased, delayed, buried, .. } = facts.stats;
@@ -110,7 +118,8 @@ fn why(facts: &Facts) -> types::Why {
     for (code, check) in CHECKS {
         checked.push(code);
         if let Some(text) = check(facts) {
-            return types::Why { answer: code, text, checked };
+            let reason = facts.reason.clone().filter(|_| code == types::WhyCode::PausedByPolicy);
+            return types::Why { answer: code, text, reason, checked };
         }
     }
     unreachable!("the last check always applies")
@@ -121,7 +130,9 @@ impl Api {
     pub fn why(&self, name: &[u8]) -> Result<types::Why, Problem> {
         let turn = self.turn();
         let queue = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
-        let facts = Facts { stats: turn.queue_stats_of(queue), held: turn.held_back(queue) };
+        let reason = turn.policy(name).pause.reason.map(|why| shown_name(&why));
+        let (stats, held) = (turn.queue_stats_of(queue), turn.held_back(queue));
+        let facts = Facts { stats, held, reason };
         drop(turn);
         Ok(why(&facts))
     }
@@ -134,7 +145,7 @@ mod tests {
     #[test]
     fn a_waiting_client_and_a_ready_job_meet() {
         let stats = QueueStats { ready: 1, watchers: 1, waiters: 1, ..QueueStats::default() };
-        let facts = Facts { stats, held: None };
+        let facts = Facts { stats, held: None, reason: None };
         assert_eq!(why(&facts).answer, types::WhyCode::ShouldRun);
         let removed = why(&Facts { held: Some(Held::Removed), ..facts });
         assert_eq!(removed.answer, types::WhyCode::Removing);
@@ -143,7 +154,7 @@ mod tests {
     #[test]
     fn a_cold_job_is_loaded_for_a_client_that_waits() {
         let stats = QueueStats { ready: 1, watchers: 1, waiters: 1, ..QueueStats::default() };
-        let cold = why(&Facts { stats, held: Some(Held::Cold) });
+        let cold = why(&Facts { stats, held: Some(Held::Cold), reason: None });
         assert_eq!(cold.answer, types::WhyCode::Loading);
     }
 
@@ -152,7 +163,10 @@ mod tests {
         let nobody = QueueStats { ready: 1, ..QueueStats::default() };
         let busy = QueueStats { watchers: 1, ..nobody };
         let held = Some(Held::Cold);
-        assert_eq!(why(&Facts { stats: nobody, held }).answer, types::WhyCode::NoWorkers);
-        assert_eq!(why(&Facts { stats: busy, held }).answer, types::WhyCode::AllBusy);
+        assert_eq!(
+            why(&Facts { stats: nobody, held, reason: None }).answer,
+            types::WhyCode::NoWorkers
+        );
+        assert_eq!(why(&Facts { stats: busy, held, reason: None }).answer, types::WhyCode::AllBusy);
     }
 }

@@ -12,6 +12,7 @@ mod defaults;
 mod in_force;
 mod key;
 mod pattern;
+mod pause;
 mod retries;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use key::{
     KeyValue, SCAN_BYTES_MAX,
 };
 pub use pattern::Pattern;
+pub use pause::PausePolicy;
 pub use retries::{Backoff, Retries};
 
 use std::mem::discriminant;
@@ -79,6 +81,8 @@ pub struct Policy {
     pub dead: DeadLetters,
     /// What a job gets if its client did not send it.
     pub defaults: Defaults,
+    /// Whether the queue hands out jobs.
+    pub pause: PausePolicy,
 }
 
 impl Policy {
@@ -179,10 +183,14 @@ pub enum Setting {
     Priority(u32),
     /// See [`Defaults::delay_s`].
     Delay(u32),
+    /// See [`PausePolicy::is_on`].
+    Pause(bool),
+    /// See [`PausePolicy::reason`].
+    PauseReason(Option<Name>),
 }
 
 /// The number of settings.
-const SETTINGS: usize = 29;
+const SETTINGS: usize = 31;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -238,6 +246,7 @@ impl Default for Policy {
             retries: Retries::default(),
             dead: DeadLetters::default(),
             defaults: Defaults::default(),
+            pause: PausePolicy::default(),
         }
     }
 }
@@ -276,6 +285,8 @@ impl Policy {
             Setting::Ttr(self.defaults.ttr_s),
             Setting::Priority(self.defaults.priority),
             Setting::Delay(self.defaults.delay_s),
+            Setting::Pause(self.pause.is_on),
+            Setting::PauseReason(self.pause.reason.clone()),
         ]
     }
 
@@ -310,6 +321,8 @@ impl Policy {
             Setting::Ttr(seconds) => self.defaults.ttr_s = *seconds,
             Setting::Priority(priority) => self.defaults.priority = *priority,
             Setting::Delay(seconds) => self.defaults.delay_s = *seconds,
+            Setting::Pause(is_on) => self.pause.is_on = *is_on,
+            Setting::PauseReason(reason) => self.pause.reason.clone_from(reason),
         }
     }
 }
@@ -347,6 +360,8 @@ impl Setting {
             Setting::Ttr(_) => "ttr",
             Setting::Priority(_) => "priority",
             Setting::Delay(_) => "delay",
+            Setting::Pause(_) => "pause",
+            Setting::PauseReason(_) => "pause.reason",
         }
     }
 

@@ -1,5 +1,6 @@
 //! Why no job of a queue runs.
 
+use broker::policy::{Rule, Rules, Setting};
 use broker::{NewJob, Patience, Status};
 use serde_json::json;
 
@@ -13,7 +14,10 @@ fn the_first_thing_in_the_way_is_named() {
     let why = world.get("/queues/mail/why");
     assert_eq!(why["answer"], "not_ready");
     assert!(why["text"].as_str().unwrap().contains("1 wait for their time"), "{why}");
-    assert_eq!(why["checked"], json!(["reads_blocked", "removing", "not_ready"]));
+    assert_eq!(
+        why["checked"],
+        json!(["reads_blocked", "removing", "paused_by_policy", "not_ready"])
+    );
     world.put(b"mail", NewJob::default(), b"x");
     assert_eq!(answer(), "no_workers");
 
@@ -30,8 +34,29 @@ fn the_first_thing_in_the_way_is_named() {
     world.pass(61_000);
     let why = world.get("/queues/mail/why");
     // Both jobs were ready after the pause: the client that waited has one, and does not wait.
-    assert_eq!((&why["answer"], why["checked"].as_array().unwrap().len()), (&json!("all_busy"), 7));
+    assert_eq!((&why["answer"], why["checked"].as_array().unwrap().len()), (&json!("all_busy"), 8));
     let _ = world.broker.turn(world.now()).set_status(Status::Quiescent, 0);
     assert_eq!(answer(), "reads_blocked");
     assert_eq!(world.ask("GET", "/queues/nothing/why").status, 404);
+}
+
+#[test]
+fn a_pause_by_policy_is_named_with_its_reason() {
+    let world = World::new();
+    world.put(b"mail", NewJob::default(), b"x");
+    let reason = Setting::PauseReason(Some(b"the database moves"[..].into()));
+    let rule = Rule::new(["mail"], [Setting::Pause(true), reason]);
+    let _ = world.broker.turn(world.now()).set_policies(Rules(vec![rule]));
+    let why = world.get("/queues/mail/why");
+    assert_eq!(
+        (&why["answer"], &why["reason"]),
+        (&json!("paused_by_policy"), &json!("the database moves"))
+    );
+    assert!(why["text"].as_str().unwrap().contains("(the database moves)"), "{why}");
+    assert_eq!(why["checked"], json!(["reads_blocked", "removing", "paused_by_policy"]));
+    let paused = world.get("/queues?state=paused");
+    assert_eq!(paused["items"][0]["name"], "mail", "{paused}");
+    let _ = world.broker.turn(world.now()).set_policies(Rules::default());
+    let why = world.get("/queues/mail/why");
+    assert_eq!((&why["answer"], why.get("reason")), (&json!("no_workers"), None));
 }

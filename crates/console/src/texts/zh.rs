@@ -513,6 +513,10 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
     match why.answer {
         WhyCode::ReadsBlocked => "服务器的状态不允许客户端取任务；请把状态设为 up".to_owned(),
         WhyCode::Removing => "有客户端正在删除这个队列和其中的全部任务".to_owned(),
+        WhyCode::PausedByPolicy => {
+            let reason = why.reason.as_ref().map_or_else(String::new, |text| format!("（{text}）"));
+            format!("有策略暂停了这个队列{reason}；由策略的键 pause 决定")
+        }
         WhyCode::NotReady => format!(
             "没有就绪的任务：{} 个已租出，{} 个还没到时间，{} 个被搁置，直到有客户端让它们就绪",
             queue.leased, queue.delayed, queue.buried

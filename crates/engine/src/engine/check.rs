@@ -7,6 +7,7 @@ use super::Engine;
 use crate::chores::Chore;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Counts, JobList, State};
+use crate::queues::Extension;
 use crate::sessions::{Sessions, Waiting, Worker};
 use crate::timers::TimerKey;
 
@@ -118,6 +119,7 @@ impl Engine {
             let idle = queue.ready().is_empty()
                 || queue.head_is_cold()
                 || queue.pause().is_some()
+                || queue.extension().is_some_and(Extension::is_paused)
                 || queue.removals() > 0
                 || self.is_blocked(queue)
                 || self.head_is_expired(queue)

@@ -44,6 +44,8 @@ pub struct QueueStats {
     pub pause_s: u32,
     /// Milliseconds until the present pause ends. 0 if the queue is not paused.
     pub pause_left_ms: u64,
+    /// Whether the policy pauses the queue. The other numbers are about the pause of a client.
+    pub paused_by_policy: bool,
     /// Milliseconds since the put of the next ready job. 0 if no job is ready.
     pub head_age_ms: u64,
     /// Bytes of the bodies of ready jobs.
@@ -237,6 +239,7 @@ impl Engine {
             pauses: queue.pauses(),
             pause_s: pause.map_or(0, |(seconds, _)| seconds),
             pause_left_ms: pause.map_or(0, |(_, until)| until.since(self.now)),
+            paused_by_policy: queue.extension().is_some_and(Extension::is_paused),
             head_age_ms: head.map_or(0, |created| self.now.since(created)),
             ready_bytes: queue.counts().bytes,
         }

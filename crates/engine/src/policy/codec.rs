@@ -90,8 +90,9 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         Setting::FanoutOnly(truth)
         | Setting::Retries(truth)
         | Setting::RetryRelease(truth)
-        | Setting::RetryDisconnect(truth) => bytes.push((*truth).into()),
-        Setting::ExpireTo(name) => {
+        | Setting::RetryDisconnect(truth)
+        | Setting::Pause(truth) => bytes.push((*truth).into()),
+        Setting::ExpireTo(name) | Setting::PauseReason(name) => {
             bytes.push(name.is_some().into());
             if let Some(name) = name {
                 put_name(bytes, name);
@@ -156,6 +157,8 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Ttr(_) => 41,
         Setting::Priority(_) => 42,
         Setting::Delay(_) => 43,
+        Setting::Pause(_) => 45,
+        Setting::PauseReason(_) => 46,
     }
 }
 
@@ -207,6 +210,10 @@ impl Reader<'_> {
         Ok(name.into())
     }
 
+    fn name_or_none(&mut self) -> Result<Option<Name>, Malformed> {
+        if self.boolean()? { self.name().map(Some) } else { Ok(None) }
+    }
+
     /// Reads a list. Each element has at least one byte. So if the length of the list is wrong, the
     /// loop ends with an error at the end of the bytes.
     fn list<T>(
@@ -244,7 +251,7 @@ impl Reader<'_> {
             4 => Setting::AgeMax(self.number()?),
             5 if self.boolean()? => Setting::WhenFull(WhenFull::DropOldest),
             5 => Setting::WhenFull(WhenFull::Refuse),
-            6 => Setting::ExpireTo(if self.boolean()? { Some(self.name()?) } else { None }),
+            6 => Setting::ExpireTo(self.name_or_none()?),
             7 => Setting::ExpireSweep(self.small_or_none()?),
             8 => Setting::Idle(self.number()?),
             9 => Setting::OpenMax(self.small()?),
@@ -273,6 +280,8 @@ impl Reader<'_> {
             41 => Setting::Ttr(self.small_or_none()?),
             42 => Setting::Priority(self.small()?),
             43 => Setting::Delay(self.small()?),
+            45 => Setting::Pause(self.boolean()?),
+            46 => Setting::PauseReason(self.name_or_none()?),
             _ => return Err(Malformed),
         })
     }

@@ -252,6 +252,8 @@ fn some_retry_setting() -> impl Strategy<Value = Setting> {
         any::<Option<u32>>().prop_map(Setting::Ttr),
         any::<u32>().prop_map(Setting::Priority),
         any::<u32>().prop_map(Setting::Delay),
+        any::<bool>().prop_map(Setting::Pause),
+        proptest::option::of(some_name()).prop_map(Setting::PauseReason),
     ]
 }
 

@@ -83,6 +83,11 @@ impl Extension {
         self.parent
     }
 
+    /// Whether the policy lets the queue hand out no jobs.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.policy.pause.is_on
+    }
+
     /// Whether a put to this queue goes to this queue only.
     pub(crate) fn is_single(&self) -> bool {
         !self.parent

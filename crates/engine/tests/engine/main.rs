@@ -8,6 +8,7 @@ mod expiry;
 mod items;
 mod meter;
 mod moves;
+mod pauses;
 mod random;
 mod removal;
 mod retries;

@@ -17,6 +17,7 @@ mod kestrel;
 mod manager;
 mod packages;
 mod packet;
+mod pauses;
 mod policies;
 mod repair;
 mod running;

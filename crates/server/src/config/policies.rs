@@ -31,12 +31,14 @@ const JITTER_MAX: u32 = 500;
 /// Values of `dead.queue` that are no names of queues.
 const BURY: &str = "bury";
 const DROP: &str = "drop";
-/// A key that is also a group: a table of its keys turns it on.
+/// Keys that are also groups: a table of its keys turns such a key on.
 const RETRIES: &str = "retries";
+const PAUSE: &str = "pause";
+const REASON: &str = "pause.reason";
 const JITTER: &str = "retries.jitter";
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 11] = [
+const LATER_KEYS: [&str; 10] = [
     "unique",
     "rate",
     "concurrency",
@@ -47,11 +49,10 @@ const LATER_KEYS: [&str; 11] = [
     "same_as",
     "history",
     "result",
-    "pause",
 ];
 
-/// Keys whose values are names of queues. Such a name can be any text in quotes.
-const NAMES: [&str; 4] = ["expire_to", "alias", "route.copy_to", "dead.queue"];
+/// Keys whose values are names of queues, or other texts: any text in quotes.
+const NAMES: [&str; 5] = ["expire_to", "alias", "route.copy_to", "dead.queue", REASON];
 
 /// How to read the value of a key. A returned error describes the mistake.
 enum Read {
@@ -59,7 +60,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 29] = [
+static KEYS: [(&str, Read); 31] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -89,6 +90,8 @@ static KEYS: [(&str, Read); 29] = [
     ("ttr", Read::One(|text| ttr(text).map(Setting::Ttr))),
     ("priority", Read::One(|text| priority(text).map(Setting::Priority))),
     ("delay", Read::One(|text| seconds(text).map(Setting::Delay))),
+    (PAUSE, Read::One(|text| truth(text).map(Setting::Pause))),
+    (REASON, Read::One(|text| Ok(Setting::PauseReason(unless_none(text).map(name))))),
 ];
 
 /// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
@@ -158,11 +161,11 @@ impl Reading<'_> {
             let place = FilePosition::of(self.text, key.span().start);
             if path == "match" {
                 self.read_match(value);
-            } else if path == RETRIES
+            } else if let Some(setting) = turned_on(&path)
                 && let Some(inner) = value.get_ref().as_table()
             {
                 let line = place.line as u32;
-                self.rule().settings.push(RuleSetting { setting: Setting::Retries(true), line });
+                self.rule().settings.push(RuleSetting { setting, line });
                 self.read_entries(&path, inner);
             } else if let Some((key, read)) = KEYS.iter().find(|(key, _)| *key == path) {
                 self.read_value(key, read, value);
@@ -242,6 +245,15 @@ impl Reading<'_> {
     }
 }
 
+/// What a table of keys turns on, if the group of these keys is a key itself.
+fn turned_on(group: &str) -> Option<Setting> {
+    match group {
+        RETRIES => Some(Setting::Retries(true)),
+        PAUSE => Some(Setting::Pause(true)),
+        _ => None,
+    }
+}
+
 /// Whether there are keys that begin with this path and a dot.
 fn is_group(path: &str) -> bool {
     KEYS.iter().any(|(key, _)| is_in_group(key, path))
@@ -256,8 +268,8 @@ fn suggest(path: &str) -> Option<String> {
     // for a key with the same last word.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
-    let others =
-        ["match", "limits", "open", "memory", "route", "retries", "dead"].map(str::to_owned);
+    let others = ["match", "limits", "open", "memory", "route", "retries", "dead", "pause"]
+        .map(str::to_owned);
     let elsewhere = keys.clone().find(|key| last_word(key) == name);
     elsewhere.or_else(|| suggestion(path, keys.chain(others)))
 }
@@ -425,7 +437,9 @@ pub(crate) fn show(rules: &Rules, mut origin: impl FnMut(u32) -> String) -> Stri
         text.push_str("\n[[policy]]\n");
         text.push_str(&line_with_origin(&patterns, &origin(rule.line)));
         for asked in &rule.settings {
-            if asked.setting == Setting::Retries(true) && has_retry_keys(rule) {
+            if turned_on(asked.setting.key()).as_ref() == Some(&asked.setting)
+                && has_keys_of(rule, asked.setting.key())
+            {
                 // The other keys turn it on, and the file cannot have both.
                 continue;
             }
@@ -436,8 +450,8 @@ pub(crate) fn show(rules: &Rules, mut origin: impl FnMut(u32) -> String) -> Stri
     text
 }
 
-fn has_retry_keys(rule: &Rule) -> bool {
-    rule.settings.iter().any(|asked| is_in_group(asked.setting.key(), RETRIES))
+fn has_keys_of(rule: &Rule, group: &str) -> bool {
+    rule.settings.iter().any(|asked| is_in_group(asked.setting.key(), group))
 }
 
 /// One printed line, with the value's origin as a comment.
@@ -462,11 +476,14 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         | Setting::DeadKeep(time) => time.map_or_else(none, millis),
         Setting::WhenFull(WhenFull::Refuse) => quote("refuse"),
         Setting::WhenFull(WhenFull::DropOldest) => quote("drop-oldest"),
-        Setting::ExpireTo(name) => name.as_ref().map_or_else(none, |name| shown(name)),
+        Setting::ExpireTo(name) | Setting::PauseReason(name) => {
+            name.as_ref().map_or_else(none, |name| shown(name))
+        }
         Setting::OpenMax(reads) => reads.to_string(),
         Setting::FanoutOnly(truth)
         | Setting::RetryRelease(truth)
-        | Setting::RetryDisconnect(truth) => truth.to_string(),
+        | Setting::RetryDisconnect(truth)
+        | Setting::Pause(truth) => truth.to_string(),
         Setting::Retries(is_on) => quote(if *is_on { "on" } else { "off" }),
         Setting::RetryLimit(limit) => limit.to_string(),
         Setting::RetryBackoff(Backoff::None) => quote("none"),

@@ -117,7 +117,8 @@ impl Model {
     }
 
     pub(super) fn is_paused(&self, name: &Name) -> bool {
-        self.queues[name].pause.is_some_and(|pause| pause.until > self.now)
+        let queue = &self.queues[name];
+        queue.policy.pause.is_on || queue.pause.is_some_and(|pause| pause.until > self.now)
     }
 
     pub(super) fn pause(&mut self, name: &str, seconds: u32) -> bool {
@@ -136,7 +137,8 @@ impl Model {
     /// Gives ready jobs to waiting clients, after the queue can hand out jobs again.
     pub(super) fn serve_waiters(&mut self, queue: &Name) {
         while let Some(id) = self.first_ready(queue) {
-            if self.reads_blocked() || self.is_expired(id) {
+            let is_shut = self.reads_blocked() || self.queues[queue].policy.pause.is_on;
+            if is_shut || self.is_expired(id) {
                 return;
             }
             let Some(waiter) = self.first_waiter(queue) else {

@@ -209,7 +209,10 @@ impl Items {
     }
 
     pub(super) fn check_nothing_ready(&mut self, queue: &str) -> Checked {
-        if self.places.len() > ORDERED_PLACES_MAX || self.may_be_alias(queue) {
+        if self.places.len() > ORDERED_PLACES_MAX
+            || self.may_be_alias(queue)
+            || self.rule_history.ever_pauses()
+        {
             return Ok(());
         }
         match self.surely_ready(queue).next() {

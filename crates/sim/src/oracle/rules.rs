@@ -58,7 +58,9 @@ impl QueueRules {
             | Setting::DeadJobsMax(_)
             | Setting::Ttr(_)
             | Setting::Priority(_)
-            | Setting::Delay(_) => {}
+            | Setting::Delay(_)
+            | Setting::Pause(_)
+            | Setting::PauseReason(_) => {}
         }
     }
 }
@@ -160,6 +162,11 @@ impl RuleHistory {
         self.settings().any(|setting| {
             matches!(setting, Setting::Ttr(_) | Setting::Priority(_) | Setting::Delay(_))
         })
+    }
+
+    /// True if a queue does not hand out its jobs, or did not for a time.
+    pub(super) fn ever_pauses(&self) -> bool {
+        self.settings().any(|setting| matches!(setting, Setting::Pause(true)))
     }
 
     pub(super) fn ever_times_out(&self) -> bool {

@@ -15,7 +15,7 @@ fn names(names: &[&str]) -> Box<[Name]> {
 /// Creates a random rule that refuses no put.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
-    match rng.below(17) {
+    match rng.below(20) {
         0 => Rule::new(["*"], [Setting::JobsMax(Some(3)), dropping]),
         1 => Rule::new(["a*"], [Setting::BytesMax(Some(500)), dropping]),
         2 => Rule::new(["*"], [Setting::AgeMax(Some(2000))]),
@@ -39,6 +39,9 @@ fn mild(rng: &mut Rng) -> Rule {
         14 => retrying("a*", rng),
         15 => Rule::new(["*"], defaults(rng)),
         16 => Rule::new(["a*", "default"], defaults(rng)),
+        17 => Rule::new(["*"], [Setting::Pause(true)]),
+        18 => Rule::new([*rng.pick(&["a", "a+x", "b-2", "default"])], [Setting::Pause(true)]),
+        19 => Rule::new([*rng.pick(&["a*", "default"])], [Setting::Pause(false)]),
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{JobSlot, QueueId};
-use crate::queues::{PauseReason, Queue, ReadyKey};
+use crate::queues::{Extension, PauseReason, Queue, ReadyKey};
 
 /// The next job of a queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -20,6 +20,8 @@ pub enum Held {
     Empty,
     /// A client removes the queue with all its jobs.
     Removed,
+    /// The policy of the queue pauses it.
+    PausedByPolicy,
     /// A client has paused the queue.
     Paused,
     /// The queue serves its waiters in slices, and has not more ready jobs than waiters.
@@ -69,6 +71,9 @@ impl Engine {
         }
         if queue.removals() > 0 {
             return Some(Held::Removed);
+        }
+        if queue.extension().is_some_and(Extension::is_paused) {
+            return Some(Held::PausedByPolicy);
         }
         if let Some(pause) = queue.pause() {
             let is_requested = matches!(pause.reason, PauseReason::Requested { .. });

@@ -1,6 +1,6 @@
 //! Tests of the `[[policy]]` tables: every key, every refusal, and the output for operators.
 
-use broker::policy::{DeadLetters, Defaults, Policy, QueueSync, Retries, WhenFull};
+use broker::policy::{DeadLetters, Defaults, PausePolicy, Policy, QueueSync, Retries, WhenFull};
 
 use super::*;
 use crate::config::Config;
@@ -35,6 +35,7 @@ fn every_key_is_read() {
         ttr = "1m30s"
         priority = 12
         delay = "5s"
+        pause = { reason = "the database moves" }
     "#;
     let expected = Policy {
         jobs_max: Some(1_000_000),
@@ -68,6 +69,7 @@ fn every_key_is_read() {
             jobs_max: 7,
         },
         defaults: Defaults { ttr_s: Some(90), priority: 12, delay_s: 5 },
+        pause: PausePolicy { is_on: true, reason: Some(name("the database moves")) },
     };
     assert_eq!(policy(text, "mail.in"), expected);
     assert_eq!(policy(text, "send_mail"), expected);
@@ -138,6 +140,7 @@ delay = "1500ms"
 [[policy]]
 match = "c"
 ttr = "40000d"
+pause = 7
 "#;
     assert_eq!(
         messages(text),
@@ -167,6 +170,7 @@ ttr = "40000d"
             "lineshaft.toml:20:12: policy.priority: `-1` is not a number from 0 to 4294967295",
             "lineshaft.toml:21:9: policy.delay: `1500ms` is not whole seconds",
             "lineshaft.toml:24:7: policy.ttr: `40000d` is longer than a hundred years",
+            "lineshaft.toml:25:9: policy.pause: `7` is neither `true` nor `false`",
         ]
     );
 }
@@ -241,7 +245,9 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
                 alias = [\"y\", \"z\"]\nidle = \"none\"\n\n[[policy]]\nmatch = \"*\"\n\
                 retries = { limit = 3, jitter = 0.25 }\n\n[[policy]]\nmatch = \"d\"\n\
                 retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\ndead = { queue = \"drop\", keep = \"none\" }\n\
-                ttr = \"90s\"\npriority = 3\ndelay = \"2m\"\n";
+                ttr = \"90s\"\npriority = 3\ndelay = \"2m\"\npause = true\n\
+                [[policy]]\nmatch = \"f\"\npause = { reason = \"x\" }\n\
+                [[policy]]\nmatch = \"g\"\npause = false\n";
     let (folder, sources) = Folder::with(text);
     let effective = sources.load().unwrap();
     let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
@@ -261,7 +267,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 29);
+    assert_eq!(lines.len(), 31);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");
