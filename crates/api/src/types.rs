@@ -736,6 +736,8 @@ pub struct Why {
     /// The reason that the operator gave for the pause, if the policy pauses the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Milliseconds until time alone removes the reason. `null`: only an event does.
+    pub wait_ms: Option<u64>,
     /// What the server checked, in this order. The last one is the answer.
     pub checked: Vec<WhyCode>,
 }
@@ -754,6 +756,10 @@ pub enum WhyCode {
     NotReady,
     /// The queue is paused.
     Paused,
+    /// The policy limits how many jobs of the queue are leased at one time.
+    Concurrency,
+    /// The policy limits how many jobs the queue hands out in a time.
+    Rate,
     /// The next job has expired, and the server ends it.
     Expired,
     /// No client watches the queue.

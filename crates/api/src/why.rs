@@ -51,7 +51,7 @@ impl Facts {
 type Check = (types::WhyCode, fn(&Facts) -> Option<String>);
 
 /// All checks, in the order of the rule of delivery.
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 12] = [
     (types::WhyCode::ReadsBlocked, |facts| {
         let text = "the status of the server does not let clients take jobs; set the status to up";
         facts.is_held(Held::Blocked).then(|| text.to_owned())
@@ -83,6 +83,18 @@ const CHECKS: [Check; 10] = [
                 "a client paused the queue; it continues in {left_s} s, or if you pause it for 0 s"
             )
         })
+    }),
+    (types::WhyCode::Concurrency, |facts| {
+        let Some(Held::Concurrency { limit }) = facts.held else { return None };
+        Some(format!(
+            "{} jobs are leased, and the policy's concurrency.limit is {limit}; the queue hands \
+             out the next job when a lease ends",
+            facts.stats.leased
+        ))
+    }),
+    (types::WhyCode::Rate, |facts| {
+        let Some(Held::Rate { wait_ms }) = facts.held else { return None };
+        Some(format!("the policy's rate lets the queue hand out the next job in {wait_ms} ms"))
     }),
     (types::WhyCode::Expired, |facts| {
         let text = "the next job has expired; the server ends it, and then looks at the one behind";
@@ -119,7 +131,12 @@ fn why(facts: &Facts) -> types::Why {
         checked.push(code);
         if let Some(text) = check(facts) {
             let reason = facts.reason.clone().filter(|_| code == types::WhyCode::PausedByPolicy);
-            return types::Why { answer: code, text, reason, checked };
+            let wait_ms = match (code, facts.held) {
+                (types::WhyCode::Paused, _) => Some(facts.stats.pause_left_ms),
+                (types::WhyCode::Rate, Some(Held::Rate { wait_ms })) => Some(wait_ms),
+                _ => None,
+            };
+            return types::Why { answer: code, text, reason, wait_ms, checked };
         }
     }
     unreachable!("the last check always applies")

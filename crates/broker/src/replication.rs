@@ -231,6 +231,8 @@ impl Broker {
             core.engine.raise_numbers(ids.start.max(core.engine.next_number()))?;
             core.engine.set_time(start.now);
             core.engine.set_wall_ahead(start.ahead_ms);
+            // The old leader may have handed out jobs until now.
+            core.engine.empty_buckets();
             stream.lead(epoch, ids.end);
             core.log_wall_clock();
         }

@@ -9,6 +9,7 @@ mod check;
 mod codec;
 mod dead_letters;
 mod defaults;
+mod gates;
 mod in_force;
 mod key;
 mod pattern;
@@ -20,6 +21,7 @@ mod tests;
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub use dead_letters::{DeadLetters, DeadTarget};
 pub use defaults::{Defaults, PRIORITY_DEFAULT, Unsent};
+pub use gates::{Per, Rate};
 pub(crate) use in_force::InForce;
 pub use key::{
     EXPRESSION_BYTES_MAX, JSON_BYTES_MAX, KEY_TEXT_BYTES_MAX, Key, KeyError, KeyHash, KeySource,
@@ -30,6 +32,7 @@ pub use pause::PausePolicy;
 pub use retries::{Backoff, Retries};
 
 use std::mem::discriminant;
+use std::num::NonZeroU32;
 
 /// Maximum number of open reads of one session on a queue, if no policy sets this number.
 pub const OPEN_MAX_DEFAULT: u32 = 100;
@@ -83,6 +86,12 @@ pub struct Policy {
     pub defaults: Defaults,
     /// Whether the queue hands out jobs.
     pub pause: PausePolicy,
+    /// How many jobs the queue hands out in a time, at most. `None`: any number.
+    pub rate: Option<Rate>,
+    /// How many jobs a queue with a rate can hand out at once: see [`Policy::burst`].
+    pub rate_burst: Option<NonZeroU32>,
+    /// How many jobs of the queue can be leased at one time. `None`: any number.
+    pub concurrency: Option<NonZeroU32>,
 }
 
 impl Policy {
@@ -187,10 +196,16 @@ pub enum Setting {
     Pause(bool),
     /// See [`PausePolicy::reason`].
     PauseReason(Option<Name>),
+    /// See [`Policy::rate`].
+    Rate(Option<Rate>),
+    /// See [`Policy::rate_burst`].
+    RateBurst(Option<NonZeroU32>),
+    /// See [`Policy::concurrency`].
+    Concurrency(Option<NonZeroU32>),
 }
 
 /// The number of settings.
-const SETTINGS: usize = 31;
+const SETTINGS: usize = 34;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -247,6 +262,9 @@ impl Default for Policy {
             dead: DeadLetters::default(),
             defaults: Defaults::default(),
             pause: PausePolicy::default(),
+            rate: None,
+            rate_burst: None,
+            concurrency: None,
         }
     }
 }
@@ -287,6 +305,9 @@ impl Policy {
             Setting::Delay(self.defaults.delay_s),
             Setting::Pause(self.pause.is_on),
             Setting::PauseReason(self.pause.reason.clone()),
+            Setting::Rate(self.rate),
+            Setting::RateBurst(self.rate_burst),
+            Setting::Concurrency(self.concurrency),
         ]
     }
 
@@ -323,6 +344,9 @@ impl Policy {
             Setting::Delay(seconds) => self.defaults.delay_s = *seconds,
             Setting::Pause(is_on) => self.pause.is_on = *is_on,
             Setting::PauseReason(reason) => self.pause.reason.clone_from(reason),
+            Setting::Rate(rate) => self.rate = *rate,
+            Setting::RateBurst(burst) => self.rate_burst = *burst,
+            Setting::Concurrency(limit) => self.concurrency = *limit,
         }
     }
 }
@@ -362,6 +386,11 @@ impl Setting {
             Setting::Delay(_) => "delay",
             Setting::Pause(_) => "pause",
             Setting::PauseReason(_) => "pause.reason",
+            Setting::Rate(Some(Rate { per: Per::Minute, .. })) => "rate.per_minute",
+            Setting::Rate(Some(Rate { per: Per::Hour, .. })) => "rate.per_hour",
+            Setting::Rate(_) => "rate.per_second",
+            Setting::RateBurst(_) => "rate.burst",
+            Setting::Concurrency(_) => "concurrency.limit",
         }
     }
 

@@ -6,6 +6,7 @@
 mod bytes;
 mod cold;
 mod extension;
+mod gates;
 mod names;
 mod queue;
 mod walk;
@@ -23,6 +24,7 @@ use names::NameTable;
 
 pub(crate) use cold::is_due_soon;
 pub(crate) use extension::{Extension, parent_of};
+pub(crate) use gates::GateTerms;
 pub use queue::QueueFacts;
 pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey, ready_place};
 pub(crate) use walk::Walk;
@@ -46,6 +48,10 @@ pub(crate) struct Queues {
     supplying: BTreeSet<QueueId>,
     /// The number of queues that have an [`Extension`].
     extensions: usize,
+    /// Whether a queue has gates now, or had gates before. If not, no hand-out looks for gates.
+    gated: bool,
+    /// See [`GateTerms::empty_at`].
+    pub(crate) buckets_empty_at: Millis,
     /// Queues of items, by name.
     of_items: BTreeMap<Name, QueueId>,
     /// The children, by the name of their parent. There can be children without an existing parent.
@@ -86,6 +92,8 @@ impl Queues {
             cased: BTreeMap::new(),
             supplying: BTreeSet::new(),
             extensions: 0,
+            gated: false,
+            buckets_empty_at: Millis(0),
             of_items: BTreeMap::new(),
             families: BTreeMap::new(),
             unlogged_children: Vec::new(),
@@ -337,9 +345,25 @@ impl Queues {
         self[id].ensure_extension(now)
     }
 
-    /// Sets the policy of a queue.
+    /// Sets the policy of a queue. Its gates can shut, but they do not open.
     pub(crate) fn set_policy(&mut self, id: QueueId, policy: Policy, now: Millis) {
-        self.ensure_extension(id, now).set_policy(policy);
+        self.gated |= policy.has_gates();
+        self.ensure_extension(id, now);
+        let terms = self.gate_terms(&self[id], now);
+        if let Some(extension) = self[id].extension_mut() {
+            extension.change_policy(policy, terms);
+        }
+    }
+
+    /// Whether a queue has gates now, or had gates before.
+    #[inline]
+    pub(crate) fn have_gates(&self) -> bool {
+        self.gated
+    }
+
+    /// What the gates of a queue need to know.
+    pub(crate) fn gate_terms(&self, queue: &Queue, now: Millis) -> GateTerms {
+        GateTerms { now, leased: queue.counts().leased, empty_at: self.buckets_empty_at }
     }
 
     /// Marks a queue as a queue of items. Keeps the queue in existence.

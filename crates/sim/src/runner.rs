@@ -231,12 +231,15 @@ impl Replication {
 
 impl Judgements {
     fn add(&mut self, other: &Self) {
-        let Self { orders, holds, item_orders, item_holds, items_kept, limits } = other;
+        let Self { orders, holds, item_orders, item_holds, items_kept, limits, rates, slots } =
+            other;
         self.orders += orders;
         self.holds += holds;
         self.item_orders += item_orders;
         self.item_holds += item_holds;
         self.items_kept += items_kept;
         self.limits += limits;
+        self.rates += rates;
+        self.slots += slots;
     }
 }

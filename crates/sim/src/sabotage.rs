@@ -53,6 +53,8 @@ pub enum Sabotage {
     LateExpiries,
     /// Queues accept more jobs than their policies allow.
     IgnoredLimits,
+    /// Queues hand out more jobs than their policies allow.
+    OpenGates,
     /// Failed jobs are tried again without end.
     EndlessRetries,
     /// The stream of a cluster ignores the conditions of appends.
@@ -106,6 +108,7 @@ impl Sabotage {
                 | Self::MissedCopies
                 | Self::LateExpiries
                 | Self::IgnoredLimits
+                | Self::OpenGates
         )
     }
 }

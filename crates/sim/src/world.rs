@@ -257,6 +257,12 @@ impl World {
         if !self.is_for_oracle() {
             self.check_totals(&turn)?;
         }
+        if self.oracle.limits_slots() {
+            for name in turn.queue_names() {
+                let leased = turn.queue_stats(name).map_or(0, |stats| stats.leased as u32);
+                self.oracle.check_leased(&String::from_utf8_lossy(name), leased)?;
+            }
+        }
         check_slices(&turn, self.plan.slice_units())?;
         drop(turn);
         if let Some(cluster) = &mut self.cluster {

@@ -48,6 +48,8 @@ fn fixed_seeds_keep_every_promise() {
     assert!(judged.item_holds > FIXED_SEEDS, "{judged:?}");
     assert!(judged.items_kept > FIXED_SEEDS / 40, "{judged:?}");
     assert!(judged.limits > FIXED_SEEDS / 40, "{judged:?}");
+    assert!(judged.rates > FIXED_SEEDS / 40, "{judged:?}");
+    assert!(judged.slots > FIXED_SEEDS / 10, "{judged:?}");
 }
 
 #[test]
@@ -189,6 +191,16 @@ fn items_that_are_too_big_are_noticed_by_the_oracle() {
 #[test]
 fn limits_that_are_not_kept_are_noticed_by_the_oracle() {
     assert_oracle_notices(Sabotage::IgnoredLimits, "was full with");
+}
+
+#[test]
+fn bursts_above_a_rate_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::OpenGates, "handed out");
+}
+
+#[test]
+fn too_many_leases_of_a_queue_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::OpenGates, "are leased, with a limit of");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Why no job of a queue runs.
 
-use broker::policy::{Rule, Rules, Setting};
+use std::num::NonZeroU32;
+
+use broker::policy::{Per, Rate, Rule, Rules, Setting};
 use broker::{NewJob, Patience, Status};
 use serde_json::json;
 
@@ -34,7 +36,10 @@ fn the_first_thing_in_the_way_is_named() {
     world.pass(61_000);
     let why = world.get("/queues/mail/why");
     // Both jobs were ready after the pause: the client that waited has one, and does not wait.
-    assert_eq!((&why["answer"], why["checked"].as_array().unwrap().len()), (&json!("all_busy"), 8));
+    assert_eq!(
+        (&why["answer"], why["checked"].as_array().unwrap().len()),
+        (&json!("all_busy"), 10)
+    );
     let _ = world.broker.turn(world.now()).set_status(Status::Quiescent, 0);
     assert_eq!(answer(), "reads_blocked");
     assert_eq!(world.ask("GET", "/queues/nothing/why").status, 404);
@@ -59,4 +64,30 @@ fn a_pause_by_policy_is_named_with_its_reason() {
     let _ = world.broker.turn(world.now()).set_policies(Rules::default());
     let why = world.get("/queues/mail/why");
     assert_eq!((&why["answer"], why.get("reason")), (&json!("no_workers"), None));
+}
+
+#[test]
+fn limits_of_hand_outs_are_named_with_their_number_and_their_moment() {
+    let world = World::new();
+    let milli = NonZeroU32::new(500).unwrap();
+    let rate = Setting::Rate(Some(Rate { milli, per: Per::Second }));
+    let slots = Setting::Concurrency(NonZeroU32::new(1));
+    let mut turn = world.broker.turn(world.now());
+    let _ = turn.set_policies(Rules(vec![Rule::new(["mail"], [rate, slots])]));
+    let session = turn.open_session(0);
+    let _ = turn.caller(session).watch(b"mail");
+    drop(turn);
+    for _ in 0..3 {
+        world.put(b"mail", NewJob { ttr_s: 60, ..NewJob::default() }, b"x");
+    }
+    let why = world.get("/queues/mail/why");
+    assert_eq!((&why["answer"], &why["wait_ms"]), (&json!("rate"), &json!(2000)), "{why}");
+    assert!(why["text"].as_str().unwrap().contains("in 2000 ms"), "{why}");
+    world.pass(2000);
+    let mut turn = world.broker.turn(world.now());
+    let _ = turn.caller(session).take(Patience::None);
+    drop(turn);
+    let why = world.get("/queues/mail/why");
+    assert_eq!((&why["answer"], &why["wait_ms"]), (&json!("concurrency"), &json!(null)), "{why}");
+    assert!(why["text"].as_str().unwrap().contains("concurrency.limit is 1"), "{why}");
 }

@@ -525,6 +525,15 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
             "有客户端暂停了这个队列；{} 秒后继续，或者现在恢复它",
             queue.pause_left_ms.div_ceil(1_000)
         ),
+        WhyCode::Concurrency => format!(
+            "已租出 {} 个任务，达到了策略中 concurrency.limit 的上限；有租约结束时，\
+            队列才会交出下一个任务",
+            queue.leased
+        ),
+        WhyCode::Rate => format!(
+            "策略中的 rate 限制了速率；{} 毫秒后，队列才会交出下一个任务",
+            why.wait_ms.unwrap_or_default()
+        ),
         WhyCode::Expired => "下一个任务已经过期；服务器会结束它，然后看它后面的任务".to_owned(),
         WhyCode::NoWorkers => "没有客户端监视这个队列，也没有 worker 注册它；请启动 worker\
             （Kestrel 的客户端只在等待时出现）"

@@ -1,5 +1,5 @@
 //! Changes that happen at a moment, without a request: due jobs, deadlines, timeouts of waits, ends
-//! of pauses.
+//! of pauses, gates that open.
 
 use super::Engine;
 use super::attempts::Failure;
@@ -74,7 +74,8 @@ impl Engine {
         if pause_ends {
             self.queues[id].set_pause(None);
         }
-        let may_owe = pause_ends || self.has_unserved_waiters(&self.queues[id]);
+        let opens = self.settle(id);
+        let may_owe = pause_ends || opens || self.has_unserved_waiters(&self.queues[id]);
         if may_owe {
             self.serve_waiters(id, effects);
         }
@@ -175,7 +176,9 @@ impl Engine {
         let Some(extension) = queue.extension() else { return plain };
         let owed = self.has_unserved_waiters(queue).then_some(self.now);
         let dead = self.next_dead_end(id, extension);
-        [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead].into_iter().flatten().min()
+        let opens = self.gates_open(queue);
+        let moments = [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead, opens];
+        moments.into_iter().flatten().min()
     }
 
     /// Sets the timer of a session to the moment of its next change.

@@ -104,6 +104,7 @@ impl Engine {
                     "a queue is looked at in time"
                 );
             }
+            assert!(self.is_shut(queue) || self.openings(queue) > 0, "shut gates are marked");
             let is_awaited = !queue.waiters().is_empty();
             assert!(
                 !is_awaited
@@ -122,6 +123,7 @@ impl Engine {
                 || queue.extension().is_some_and(Extension::is_paused)
                 || queue.removals() > 0
                 || self.is_blocked(queue)
+                || self.is_shut(queue)
                 || self.head_is_expired(queue)
                 || self.has_unserved_waiters(queue);
             assert!(queue.waiters().is_empty() || idle, "a session waits although a job is ready");
@@ -283,6 +285,8 @@ impl Engine {
                 // wakes sleepers.
                 self.head(queue).is_some()
                     && queue.pause().is_none()
+                    // The queue's timer opens the gates next, and wakes sleepers.
+                    && !self.is_shut(queue)
                     && !self.has_unserved_waiters(queue)
             };
             if self.wake_max == 0 && worker.is_asleep() {

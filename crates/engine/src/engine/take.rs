@@ -2,6 +2,7 @@
 //! begins to wait, or gets nothing.
 
 mod choice;
+mod gates;
 mod items;
 mod lease;
 mod next;
@@ -201,6 +202,10 @@ impl Engine {
         if let Some(queue) = woken_for.filter(|queue| *queue != registration.queue) {
             self.pass_wake_on(queue, effects);
         }
+        if self.has_gates(registration.queue) {
+            // Since the gates opened, time may have let more jobs pass.
+            self.pass_wake_on(registration.queue, effects);
+        }
         Take::Granted(handout)
     }
 
@@ -259,6 +264,7 @@ impl Engine {
         if state == State::Leased
             || self.queues[job.queue()].removals() > 0
             || state == State::Ready && self.expire_if_due(slot, effects)
+            || self.gate(&self.queues[self.jobs[slot].queue()], Asker::Taker).is_some()
         {
             return Take::Nothing(None);
         }

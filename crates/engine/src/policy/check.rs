@@ -75,6 +75,14 @@ pub enum RulesError {
         /// The queue.
         name: String,
     },
+    /// A rule has several rates.
+    #[error("{key}: a policy has one rate; write per_second, per_minute or per_hour")]
+    SeveralRates {
+        /// The line of the setting.
+        line: u32,
+        /// The key of the setting.
+        key: &'static str,
+    },
     /// All rules together are too large.
     #[error("all policies together are larger than 64KiB")]
     TooLarge,
@@ -90,6 +98,7 @@ impl RulesError {
             | RulesError::Circle { line, .. }
             | RulesError::TooManyCopies { line }
             | RulesError::RetryTimes { line }
+            | RulesError::SeveralRates { line, .. }
             | RulesError::TooManyDestinations { line, .. } => *line,
             RulesError::TooLarge => 0,
         }
@@ -111,6 +120,7 @@ impl Rules {
         }
         for rule in &self.0 {
             rule.check_retries()?;
+            rule.check_rates()?;
         }
         let map = Map::of(self);
         for asked in self.0.iter().flat_map(|rule| &rule.settings) {
@@ -178,6 +188,19 @@ impl Rule {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a rule has at most one rate. Of several rules, the last rate counts.
+    fn check_rates(&self) -> Result<(), RulesError> {
+        let mut rates =
+            self.settings.iter().filter(|asked| matches!(asked.setting, Setting::Rate(_)));
+        match rates.nth(1) {
+            Some(second) => {
+                let key = second.setting.key();
+                Err(RulesError::SeveralRates { line: second.line, key })
+            }
+            None => Ok(()),
+        }
     }
 }
 

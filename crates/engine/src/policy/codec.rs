@@ -6,8 +6,11 @@
 //! meaning. If the bytes have an unknown tag, [`Rules::decode`] refuses all the bytes. Otherwise
 //! the engine would apply only a part of a policy.
 
+use std::num::NonZeroU32;
+
 use super::{
-    Backoff, DeadTarget, Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull,
+    Backoff, DeadTarget, Name, Pattern, Per, QueueSync, Rate, Rule, RuleSetting, Rules, Setting,
+    WhenFull,
 };
 
 const VERSION: u8 = 1;
@@ -118,6 +121,21 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             bytes.push(2);
             put_name(bytes, name);
         }
+        Setting::Rate(rate) => {
+            bytes.push(rate.is_some().into());
+            if let Some(Rate { milli, per }) = rate {
+                bytes.extend(milli.get().to_le_bytes());
+                bytes.push(match per {
+                    Per::Second => 0,
+                    Per::Minute => 1,
+                    Per::Hour => 2,
+                });
+            }
+        }
+        Setting::RateBurst(number) | Setting::Concurrency(number) => {
+            bytes.push(number.is_some().into());
+            bytes.extend(number.iter().flat_map(|number| number.get().to_le_bytes()));
+        }
         Setting::RetryBackoff(backoff) => bytes.push(match backoff {
             Backoff::None => 0,
             Backoff::Linear => 1,
@@ -159,6 +177,10 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Delay(_) => 43,
         Setting::Pause(_) => 45,
         Setting::PauseReason(_) => 46,
+        // 27 to 30 are for unique jobs, 33 and 35 for keys.
+        Setting::Rate(_) => 31,
+        Setting::RateBurst(_) => 32,
+        Setting::Concurrency(_) => 34,
     }
 }
 
@@ -282,8 +304,30 @@ impl Reader<'_> {
             43 => Setting::Delay(self.small()?),
             45 => Setting::Pause(self.boolean()?),
             46 => Setting::PauseReason(self.name_or_none()?),
+            31 => Setting::Rate(if self.boolean()? { Some(self.rate()?) } else { None }),
+            32 => Setting::RateBurst(self.limit()?),
+            34 => Setting::Concurrency(self.limit()?),
             _ => return Err(Malformed),
         })
+    }
+
+    fn rate(&mut self) -> Result<Rate, Malformed> {
+        let milli = NonZeroU32::new(self.small()?).ok_or(Malformed)?;
+        let per = match self.byte()? {
+            0 => Per::Second,
+            1 => Per::Minute,
+            2 => Per::Hour,
+            _ => return Err(Malformed),
+        };
+        Ok(Rate { milli, per })
+    }
+
+    /// A number from 1 on, if there is one.
+    fn limit(&mut self) -> Result<Option<NonZeroU32>, Malformed> {
+        if !self.boolean()? {
+            return Ok(None);
+        }
+        NonZeroU32::new(self.small()?).map(Some).ok_or(Malformed)
     }
 
     fn backoff(&mut self) -> Result<Backoff, Malformed> {

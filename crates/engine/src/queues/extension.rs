@@ -5,6 +5,7 @@
 //! one.
 
 use super::cold::Cold;
+use super::gates::Gates;
 use crate::ids::Millis;
 use crate::policy::{Policy, parent_name};
 
@@ -21,6 +22,8 @@ pub(crate) struct Extension {
     /// The rules in force give the queue another policy, which needs all jobs in memory. It applies
     /// when they are loaded.
     pub(crate) policy_waits: bool,
+    /// See [`Extension::pass_gates`].
+    pub(super) gates: Gates,
     /// The cold jobs. `None`: the queue has none.
     pub(super) cold: Option<Box<Cold>>,
     pub(crate) created: Millis,
@@ -52,6 +55,7 @@ impl Extension {
             child: false,
             parent: false,
             policy_waits: false,
+            gates: Gates::new(created),
             cold: None,
             created,
             sweep_rests_until: Millis(0),

@@ -5,6 +5,7 @@ mod cold;
 mod dead_letters;
 mod defaults;
 mod expiry;
+mod gates;
 mod items;
 mod meter;
 mod moves;

@@ -1,7 +1,11 @@
 //! Random requests of all dialects, while policies change. The invariants must be true after each
 //! request.
 
-use lineshaft_engine::policy::{Backoff, DeadTarget, QueueSync, Rule, Rules, Setting, WhenFull};
+use std::num::NonZeroU32;
+
+use lineshaft_engine::policy::{
+    Backoff, DeadTarget, Per, QueueSync, Rate, Rule, Rules, Setting, WhenFull,
+};
 use lineshaft_engine::{
     Event, GrabOrder, Handout, JobId, LeaseId, Millis, NewJob, News, Patience, ReadMode,
     ReturnOrder, SessionId, Status, Submit, Take, When,
@@ -80,11 +84,21 @@ fn rules(number: u64) -> Rules {
             Setting::DeadJobsMax(2),
         ],
     );
-    let all = [limits, ages, routes, memory, alias, retries];
-    let picked = all
-        .into_iter()
-        .enumerate()
-        .filter(|(at, _)| number & (1 << at) != 0 || *at == 5 && number.is_multiple_of(3));
+    let milli = NonZeroU32::new(100_000 + 1000 * number as u32);
+    let gates = Rule::new(
+        ["*"],
+        [
+            Setting::Rate(milli.map(|milli| Rate { milli, per: Per::Second })),
+            Setting::RateBurst(NonZeroU32::new(number as u32 % 4)),
+            Setting::Concurrency(NonZeroU32::new(number as u32 % 3)),
+        ],
+    );
+    let all = [limits, ages, routes, memory, alias, retries, gates];
+    let picked = all.into_iter().enumerate().filter(|(at, _)| {
+        number & (1 << at) != 0
+            || *at == 5 && number.is_multiple_of(3)
+            || *at == 6 && number.is_multiple_of(4)
+    });
     let rules = Rules(picked.map(|(_, rule)| rule).collect());
     rules.check().expect("rules that can be obeyed");
     rules

@@ -10,6 +10,7 @@ mod dead_letters;
 mod defaults;
 mod descriptors;
 mod exit_codes;
+mod gates;
 mod gearman;
 mod gearmand;
 mod http;

@@ -1,9 +1,11 @@
 //! The `[[policy]]` tables of the configuration. This module reads them, and prints them in the
 //! same form.
 
+use std::num::NonZeroU32;
+
 use broker::policy::{
-    Backoff, DeadTarget, Key, KeyError, Name, Pattern, QueueSync, Rule, RuleSetting, Rules,
-    Setting, WhenFull,
+    Backoff, DeadTarget, Key, KeyError, Name, Pattern, Per, QueueSync, Rate, Rule, RuleSetting,
+    Rules, Setting, WhenFull,
 };
 use notation::{duration, size};
 use toml::Spanned;
@@ -36,12 +38,17 @@ const RETRIES: &str = "retries";
 const PAUSE: &str = "pause";
 const REASON: &str = "pause.reason";
 const JITTER: &str = "retries.jitter";
+/// The largest number of jobs in `rate` and `concurrency`.
+const GATE_MAX: u32 = 1_000_000;
+/// The keys of a rate, which can be fractions.
+const RATES: [&str; 3] = ["rate.per_second", "rate.per_minute", "rate.per_hour"];
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 10] = [
+const LATER_KEYS: [&str; 11] = [
     "unique",
-    "rate",
-    "concurrency",
+    "rate.key",
+    "concurrency.key",
+    "concurrency.order",
     "fair",
     "aging",
     "limits.block_for",
@@ -60,7 +67,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 31] = [
+static KEYS: [(&str, Read); 36] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -92,6 +99,11 @@ static KEYS: [(&str, Read); 31] = [
     ("delay", Read::One(|text| seconds(text).map(Setting::Delay))),
     (PAUSE, Read::One(|text| truth(text).map(Setting::Pause))),
     (REASON, Read::One(|text| Ok(Setting::PauseReason(unless_none(text).map(name))))),
+    (RATES[0], Read::One(|text| rate(text, Per::Second).map(Setting::Rate))),
+    (RATES[1], Read::One(|text| rate(text, Per::Minute).map(Setting::Rate))),
+    (RATES[2], Read::One(|text| rate(text, Per::Hour).map(Setting::Rate))),
+    ("rate.burst", Read::One(|text| gate(text).map(Setting::RateBurst))),
+    ("concurrency.limit", Read::One(|text| gate(text).map(Setting::Concurrency))),
 ];
 
 /// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
@@ -210,6 +222,7 @@ impl Reading<'_> {
         let place = FilePosition::of(self.text, value.span().start);
         let take = match key {
             JITTER => decimal,
+            key if RATES.contains(&key) => decimal,
             key if NAMES.contains(&key) => text,
             _ => scalar,
         };
@@ -268,8 +281,19 @@ fn suggest(path: &str) -> Option<String> {
     // for a key with the same last word.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
-    let others = ["match", "limits", "open", "memory", "route", "retries", "dead", "pause"]
-        .map(str::to_owned);
+    let others = [
+        "match",
+        "limits",
+        "open",
+        "memory",
+        "route",
+        "retries",
+        "dead",
+        "pause",
+        "rate",
+        "concurrency",
+    ]
+    .map(str::to_owned);
     let elsewhere = keys.clone().find(|key| last_word(key) == name);
     elsewhere.or_else(|| suggestion(path, keys.chain(others)))
 }
@@ -400,6 +424,25 @@ fn seconds(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Reads a number of jobs in a time, with up to three digits after the point.
+fn rate(text: &str, per: Per) -> Result<Option<Rate>, String> {
+    let Some(text) = unless_none(text) else { return Ok(None) };
+    let milli = text.parse::<f64>().ok().map(|jobs| (jobs * 1000.0).round());
+    let milli = milli.filter(|milli| (1.0..=f64::from(GATE_MAX) * 1000.0).contains(milli));
+    let milli = milli.and_then(|milli| NonZeroU32::new(milli as u32));
+    milli.map(|milli| Some(Rate { milli, per })).ok_or_else(|| {
+        format!("`{text}` is neither `{NONE}` nor a number from 0.001 to {GATE_MAX}")
+    })
+}
+
+/// Reads a number of jobs.
+fn gate(text: &str) -> Result<Option<NonZeroU32>, String> {
+    let Some(text) = unless_none(text) else { return Ok(None) };
+    let jobs = text.parse().ok().filter(|jobs: &NonZeroU32| jobs.get() <= GATE_MAX);
+    let wrong = || format!("`{text}` is neither `{NONE}` nor a number from 1 to {GATE_MAX}");
+    jobs.map(Some).ok_or_else(wrong)
+}
+
 /// Reads where the key of a job is. `none`: jobs have no key.
 #[cfg_attr(not(test), expect(dead_code, reason = "the first policy with a key uses it"))]
 fn key(text: &str) -> Result<Option<Key>, String> {
@@ -498,6 +541,13 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::Priority(priority) => priority.to_string(),
         Setting::Delay(delay) => seconds(*delay),
         Setting::RetryJitter(permille) => (f64::from(*permille) / 1000.0).to_string(),
+        Setting::Rate(rate) => {
+            let jobs = |rate: &Rate| (f64::from(rate.milli.get()) / 1000.0).to_string();
+            rate.as_ref().map_or_else(none, jobs)
+        }
+        Setting::RateBurst(jobs) | Setting::Concurrency(jobs) => {
+            jobs.map_or_else(none, |jobs| jobs.to_string())
+        }
         Setting::Sync(sync) => match sync {
             None => none(),
             Some(QueueSync::Always) => quote("always"),

@@ -60,6 +60,8 @@ impl Model {
         // Gearman's own limit is for jobs without the policy, and not for dead letters.
         let is_unlimited = self.retries(id) || self.jobs[&id].death.is_some();
         let attempts_max = if is_unlimited { 0 } else { self.setting.attempts_max };
+        let queue = self.jobs[&id].queue.clone();
+        self.free_slot(&queue);
         let job = self.job_mut(id);
         let State::Leased(lease) = job.state else { panic!("no session holds job {id}") };
         job.counts.failures += 1;

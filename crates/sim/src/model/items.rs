@@ -67,7 +67,8 @@ impl Model {
         }
         let queue = self.item_queue(name);
         self.sweep(&queue);
-        let serves = !self.reads_blocked() && !self.is_paused(&queue);
+        let serves =
+            !self.reads_blocked() && !self.is_paused(&queue) && !self.is_shut_for_takers(&queue);
         if let Some(id) = self.first_ready(&queue).filter(|_| serves) {
             let body = self.jobs[&id].body.clone();
             return match how {
@@ -78,6 +79,7 @@ impl Model {
                 }
                 FetchMode::Take => {
                     let created = self.jobs[&id].created;
+                    self.pass_gates(&queue);
                     let queue = self.queue_mut(&queue);
                     queue.deletes += 1;
                     queue.last_read = Some(created);

@@ -105,7 +105,7 @@ impl Model {
         };
         job.state = State::Ready;
         let queue = job.queue.clone();
-        if self.is_paused(&queue) || self.reads_blocked() {
+        if self.is_paused(&queue) || self.reads_blocked() || self.is_shut(&queue) {
             self.arm(&queue);
             return;
         }
@@ -158,12 +158,14 @@ impl Model {
         let job = self.jobs.get_mut(&id).expect("a job that is handed out exists");
         assert!(!matches!(job.state, State::Leased(_)), "a job has one holder");
         let was_ready = job.state == State::Ready;
+        let queue = job.queue.clone();
         job.state =
             State::Leased(Lease { by, place: Some(place), number, deadline: NEVER, limit, loss });
         job.counts.reserves += 1;
         job.warnings.clear();
         self.conn(place).worker.newest = Some(number);
         self.renew_deadline(id);
+        self.pass_gates(&queue);
         if was_ready {
             self.record_counts(id);
         } else {
@@ -179,7 +181,8 @@ impl Model {
         for queue in &watched {
             self.sweep(queue);
         }
-        let open: Vec<_> = watched.into_iter().filter(|queue| !self.is_paused(queue)).collect();
+        let is_open = |queue: &Name| !self.is_paused(queue) && !self.is_shut_for_takers(queue);
+        let open: Vec<_> = watched.into_iter().filter(is_open).collect();
         let heads = open.iter().filter_map(|queue| self.first_ready(queue));
         let best = heads.map(|id| (self.jobs[&id].key(), id)).min();
         if let Some((_, id)) = best.filter(|_| !self.reads_blocked()) {
@@ -265,6 +268,7 @@ impl Model {
                 self.drop_queue_if_unwanted(&queue);
                 Err(self.denial(id))
             }
+            Some(_) if self.is_shut_for_takers(&self.jobs[&id].queue) => Err(self.denial(id)),
             Some(_) => Ok(self.reserve_now(place, id)),
         }
     }
@@ -292,6 +296,8 @@ impl Model {
             return Err(self.denial(id));
         }
         let due = self.now + u64::from(delay) * 1000;
+        let queue = self.jobs[&id].queue.clone();
+        self.free_slot(&queue);
         let job = self.jobs.get_mut(&id).expect("it is held");
         (job.pri, job.delay) = (pri, delay);
         job.counts.releases += 1;
@@ -327,6 +333,8 @@ impl Model {
         } else {
             let order = self.next_buried;
             self.next_buried += 1;
+            let queue = self.jobs[&id].queue.clone();
+            self.free_slot(&queue);
             let job = self.job_mut(id);
             job.pri = pri;
             job.counts.buries += 1;

@@ -16,6 +16,7 @@ mod attempts;
 mod beanstalk;
 mod chores;
 mod dead_letters;
+mod gates;
 mod gearman;
 mod history;
 mod items;
@@ -259,6 +260,7 @@ pub(crate) struct Queue {
     /// Workers that may be asleep, in the order in which they began to sleep.
     sleepers: BTreeMap<u64, Place>,
     policy: Rc<Policy>,
+    gates: gates::Gates,
     /// When the queue first had a policy, a parent, a child or a job that expires, or became a
     /// queue of items.
     extra_since: Option<u64>,

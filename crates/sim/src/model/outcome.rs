@@ -144,6 +144,9 @@ impl Model {
 
     pub(super) fn remove_job(&mut self, id: u64) -> Need {
         let job = self.jobs.remove(&id).expect("it was just looked at");
+        if matches!(job.state, State::Leased(_)) {
+            self.free_slot(&job.queue);
+        }
         let mut need = 0;
         if job.kind == JobKind::Logged {
             need = self.history.note(Record::Finish(id), self.is_strict(&job.queue));

@@ -40,7 +40,7 @@ impl Model {
         if self.queues[name].extra_since.is_some() || policy != Policy::default() {
             self.ensure_extra(name);
         }
-        self.queue_mut(name).policy = Rc::new(policy);
+        self.change_gates(name, Rc::new(policy));
         self.arm(name);
     }
 

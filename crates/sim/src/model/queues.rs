@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::beanstalk::is_name;
+use super::gates::Gates;
 use super::record::Record;
 use super::{Facts, Model, Name, Need, Pause, Place, Queue, State};
 
@@ -17,6 +18,7 @@ impl Model {
         let place = self.free_queue_places.pop().unwrap_or(self.queues.len() as Place);
         let age = self.next_age;
         self.next_age += 1;
+        let gates = Gates::new(self.now);
         let queue = Queue {
             place,
             age,
@@ -27,6 +29,7 @@ impl Model {
             facts: Facts::default(),
             sleepers: BTreeMap::new(),
             policy: Rc::default(),
+            gates,
             extra_since: None,
             timer: None,
             last_read: None,
@@ -137,12 +140,15 @@ impl Model {
     /// Gives ready jobs to waiting clients, after the queue can hand out jobs again.
     pub(super) fn serve_waiters(&mut self, queue: &Name) {
         while let Some(id) = self.first_ready(queue) {
-            let is_shut = self.reads_blocked() || self.queues[queue].policy.pause.is_on;
+            let is_shut = self.reads_blocked()
+                || self.queues[queue].policy.pause.is_on
+                || self.is_shut(queue);
             if is_shut || self.is_expired(id) {
                 return;
             }
             let Some(waiter) = self.first_waiter(queue) else {
-                return self.wake_sleepers(queue, self.ready_in(queue).count());
+                let jobs = self.ready_in(queue).count().min(self.openings(queue));
+                return self.wake_sleepers(queue, jobs);
             };
             self.grant_to_waiter(waiter, id);
         }

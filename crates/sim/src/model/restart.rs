@@ -203,6 +203,7 @@ impl Model {
             model.jobs.insert(*id, job);
         }
         model.now = now;
+        model.empty_buckets();
         model.history = History::default();
         let queues = recovered.log_contents.queues.clone();
         let kept = |name: &Name| queues.get(name).is_some_and(|facts| facts.kept && facts.is_child);

@@ -52,7 +52,7 @@ impl Model {
     /// moment. The timers decide the order in which the model handles several queues. The order has
     /// an effect, because expired jobs can move to another queue.
     pub(super) fn arm(&mut self, name: &Name) {
-        let moments = [self.expiry_moment(name), self.dead_moment(name)];
+        let moments = [self.expiry_moment(name), self.dead_moment(name), self.gate_moment(name)];
         let queue = self.queue_mut(name);
         queue.timer = [queue.timer].into_iter().chain(moments).flatten().min();
     }
@@ -87,8 +87,12 @@ impl Model {
             model.sweep(name);
             model.end_due_dead(name);
             let queue = model.queue_mut(name);
-            if queue.pause.is_some_and(|pause| pause.until <= now) {
+            let unpauses = queue.pause.is_some_and(|pause| pause.until <= now);
+            if unpauses {
                 queue.pause = None;
+            }
+            let opens = model.open_gates(name);
+            if unpauses || opens && !model.is_paused(name) {
                 model.serve_waiters(name);
             }
             let is_due = |job: &Job| {
@@ -165,9 +169,11 @@ impl Model {
         let pauses = self.queues.values().filter_map(|queue| queue.pause).map(|pause| pause.until);
         let expiries = self.queues.keys().filter_map(|name| self.expiry_moment(name));
         let deaths = self.queues.keys().filter_map(|name| self.dead_moment(name));
+        let gates = self.queues.keys().filter_map(|name| self.gate_moment(name));
         let waits = self.conns.values().filter_map(|conn| conn.waiting.as_ref()?.until);
         let margins = self.conns.keys().filter_map(|place| self.margin_moment(*place));
-        let moments = jobs.chain(pauses).chain(expiries).chain(deaths).chain(waits).chain(margins);
+        let moments = jobs.chain(pauses).chain(expiries).chain(deaths).chain(gates);
+        let moments = moments.chain(waits).chain(margins);
         moments.filter(|moment| *moment > after).min()
     }
 }

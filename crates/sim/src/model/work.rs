@@ -91,7 +91,8 @@ impl Model {
     /// only this worker, another worker must wake.
     fn pass_wake_on(&mut self, name: &Name) {
         let passes_on = self.setting.wake_max != 0 && !self.reads_blocked();
-        if passes_on && !self.is_paused(name) && self.first_ready(name).is_some() {
+        let is_held = self.is_paused(name) || self.is_shut_for_takers(name);
+        if passes_on && !is_held && self.first_ready(name).is_some() {
             self.wake_sleepers(name, 1);
         }
     }
@@ -111,7 +112,10 @@ impl Model {
             return None;
         }
         let ranked = self.conns[&place].worker.ranked();
-        let serves = |queue: &Name| !self.is_paused(queue) && self.first_ready(queue).is_some();
+        let serves = |queue: &Name| {
+            let is_held = self.is_paused(queue) || self.is_shut_for_takers(queue);
+            !is_held && self.first_ready(queue).is_some()
+        };
         ranked.into_iter().find(|one| serves(&one.queue))
     }
 
@@ -143,6 +147,9 @@ impl Model {
         self.tally.grabs += 1;
         if let Some(name) = woken_for.filter(|name| *name != supplier.queue) {
             self.pass_wake_on(&name);
+        }
+        if self.has_gates(&supplier.queue) {
+            self.pass_wake_on(&supplier.queue);
         }
         Some(id)
     }
@@ -206,7 +213,13 @@ impl Model {
     /// wakes all workers. If a job wakes only a few workers, other workers can sleep while jobs are
     /// ready.
     pub(super) fn misses_work(&self, place: Place) -> bool {
-        self.setting.wake_max == 0 && self.conns[&place].worker.asleep && self.has_work(place)
+        // If the gates of a queue can open, the queue's timer wakes its workers next.
+        let is_shut = |queue: &Name| self.is_shut(queue);
+        let queues = self.conns[&place].worker.queues();
+        self.setting.wake_max == 0
+            && self.conns[&place].worker.asleep
+            && !queues.iter().any(is_shut)
+            && self.has_work(place)
     }
 
     /// The queues of a sleeping worker, if every job of these queues must wake the worker.
@@ -214,7 +227,7 @@ impl Model {
         let worker = &self.conns[&place].worker;
         let is_sure = worker.asleep && self.setting.wake_max == 0 && !self.reads_blocked();
         let queues = if is_sure { worker.queues() } else { BTreeSet::new() };
-        queues.into_iter().filter(|queue| !self.is_paused(queue)).collect()
+        queues.into_iter().filter(|queue| !self.is_paused(queue) && !self.is_shut(queue)).collect()
     }
 
     /// The number of unfinished jobs, and the number of leased jobs among them.

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::policy::Rules;
 
+use super::gates::Gates;
 use super::rules::{QueueRules, RuleHistory};
 use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
@@ -39,6 +40,7 @@ pub(super) struct Items {
     /// True if all clients that take, end or put jobs speak Kestrel's memcache protocol.
     alone: bool,
     rule_history: RuleHistory,
+    pub(super) gates: Gates,
     bodies: BTreeMap<Vec<u8>, usize>,
     known: Vec<Item>,
     /// The places, by item and queue.
@@ -145,6 +147,7 @@ impl Items {
         Self {
             alone,
             rule_history: RuleHistory::new(),
+            gates: Gates::default(),
             bodies: BTreeMap::new(),
             known: Vec::new(),
             places: BTreeMap::new(),
@@ -163,10 +166,12 @@ impl Items {
 
     pub(super) fn passed(&mut self, now: u64) {
         self.latest = self.latest.max(now);
+        self.gates.passed(now);
     }
 
     pub(super) fn policies_changed(&mut self, rules: &Rules) {
         self.rule_history.changed(rules, self.in_slices);
+        self.gates.changed(rules, self.in_slices);
         self.mark_uncertain_by_rules();
     }
 
@@ -212,6 +217,7 @@ impl Items {
         if self.places.len() > ORDERED_PLACES_MAX
             || self.may_be_alias(queue)
             || self.rule_history.ever_pauses()
+            || self.may_have_gates(queue)
         {
             return Ok(());
         }
@@ -228,6 +234,10 @@ impl Items {
     /// True if failed jobs are, or were, delayed, buried or moved.
     pub(super) fn ever_retries(&self) -> bool {
         self.rule_history.ever_retries()
+    }
+
+    fn may_have_gates(&self, queue: &str) -> bool {
+        self.rule_history.rules_of(queue, self.alone).iter().any(QueueRules::has_gates)
     }
 
     fn may_be_alias(&self, queue: &str) -> bool {
@@ -267,6 +277,7 @@ impl Items {
     pub(super) fn settled(&mut self) {
         self.tick += 1;
         self.rule_history.settled();
+        self.gates.settled();
         for place in self.places.values_mut().filter(|place| place.state == State::Returning) {
             (place.state, place.changed) = (State::Ready, self.tick);
         }

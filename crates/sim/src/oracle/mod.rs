@@ -6,6 +6,7 @@
 //! policies and resolves them itself. If a protocol allows several results, the oracle accepts each
 //! of them. The oracle checks a job only if it is certain about the job's state.
 
+mod gates;
 mod items;
 mod jobs;
 mod kestrel;
@@ -163,7 +164,7 @@ impl Oracle {
         stream.output.extend_from_slice(answer);
         match stream.protocol {
             Protocol::Beanstalk => self.observe_beanstalk(conn, now),
-            Protocol::Gearman => self.observe_gearman(conn),
+            Protocol::Gearman => self.observe_gearman(conn, now),
             Protocol::Kestrel(_) => Ok(()),
         }
         .map_err(|error| format!("oracle: connection {conn}: {error}"))
@@ -252,6 +253,9 @@ impl Oracle {
                 jobs.check_body(reply.id, &reply.body)?;
                 if !pending.waited {
                     jobs.check_order(reply.id, &stream.watched, now)?;
+                    if let [queue] = &stream.watched[..] {
+                        self.items.gates.handed_out(queue, now)?;
+                    }
                 }
                 return jobs.reserved(
                     reply_end.conn,
@@ -308,7 +312,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn observe_gearman(&mut self, conn: Conn) -> Checked {
+    fn observe_gearman(&mut self, conn: Conn, now: u64) -> Checked {
         let stream = self.conns.get_mut(&conn).expect("it was just there");
         while let Some((kind, id, _)) = wire::packet(&mut stream.input) {
             if let (wire::WORK_COMPLETE, Some(id)) = (kind, id) {
@@ -317,8 +321,16 @@ impl Oracle {
         }
         while let Some((kind, id, body)) = wire::packet(&mut stream.output) {
             let mut parts = body.splitn(3, |byte| *byte == 0).skip(1);
+            let function = parts.next();
+            if let (
+                wire::JOB_ASSIGN | wire::JOB_ASSIGN_UNIQ | wire::JOB_ASSIGN_ALL,
+                Some(function),
+            ) = (kind, function)
+            {
+                self.items.gates.handed_out(&String::from_utf8_lossy(function), now)?;
+            }
             if let (wire::JOB_ASSIGN, Some(function), Some(workload)) =
-                (kind, parts.next(), parts.next())
+                (kind, function, parts.next())
             {
                 self.items.drained(Some(&String::from_utf8_lossy(function)), workload)?;
             }
@@ -375,6 +387,27 @@ impl Oracle {
         self.items.policies_changed(rules);
     }
 
+    /// Notes that another process began at this moment, with these rules. `knows_time`: the moments
+    /// of this process follow those of the process before it.
+    pub(crate) fn began(&mut self, rules: &Rules, opened: u64, knows_time: bool) {
+        if knows_time {
+            self.items.gates.began(rules, opened);
+        } else {
+            self.items.gates.forget(rules, opened);
+        }
+    }
+
+    /// True if the server limits the leased jobs of some queue.
+    pub(crate) fn limits_slots(&self) -> bool {
+        self.items.gates.limits_slots()
+    }
+
+    /// Checks the number of leased jobs of a queue after a turn.
+    pub(crate) fn check_leased(&mut self, queue: &str, leased: u32) -> Checked {
+        let checked = self.items.gates.check_leased(queue, leased);
+        checked.map_err(|error| format!("oracle: {error}"))
+    }
+
     /// Called after all jobs were taken and ended. Checks that no acknowledged job is missing.
     pub(crate) fn check_all_ended(&mut self) -> Checked {
         self.items.check_all_drained().map_err(|error| format!("oracle: {error}"))?;
@@ -393,6 +426,8 @@ impl Oracle {
             item_holds: self.items.holds_judged,
             items_kept: self.items.copies_judged,
             limits: self.items.limits_judged,
+            rates: self.items.gates.rates_judged,
+            slots: self.items.gates.slots_judged,
         }
     }
 }
@@ -412,4 +447,8 @@ pub struct Judgements {
     pub items_kept: u64,
     /// Puts into queues with a limit.
     pub limits: u64,
+    /// Hand-outs of queues with a rate.
+    pub rates: u64,
+    /// How often a queue with a limit of leased jobs had some.
+    pub slots: u64,
 }

@@ -1,6 +1,8 @@
 //! The rules for a queue, resolved by the oracle's own code according to `docs/policies.md`.
 
-use broker::policy::{DeadTarget, QueueSync, Rule, Rules, Setting, WhenFull};
+use std::num::NonZeroU32;
+
+use broker::policy::{DeadTarget, QueueSync, Rate, Rule, Rules, Setting, WhenFull};
 
 /// The settings of one queue that the oracle looks at.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -14,6 +16,9 @@ pub(super) struct QueueRules {
     pub(super) fanout_only: bool,
     pub(super) in_memory: bool,
     pub(super) is_alias: bool,
+    pub(super) rate: Option<Rate>,
+    pub(super) rate_burst: Option<NonZeroU32>,
+    pub(super) concurrency: Option<NonZeroU32>,
 }
 
 impl QueueRules {
@@ -28,6 +33,11 @@ impl QueueRules {
         self.age_max_ms.is_some() || (self.drops_oldest && is_bounded)
     }
 
+    /// True if the queue can have ready jobs, and hand out none.
+    pub(super) fn has_gates(&self) -> bool {
+        self.rate.is_some() || self.concurrency.is_some()
+    }
+
     fn apply(&mut self, setting: &Setting) {
         match setting {
             Setting::JobsMax(max) => self.jobs_max = *max,
@@ -39,6 +49,9 @@ impl QueueRules {
             Setting::FanoutOnly(is_so) => self.fanout_only = *is_so,
             Setting::Sync(sync) => self.in_memory = *sync == Some(QueueSync::Memory),
             Setting::Alias(names) => self.is_alias = !names.is_empty(),
+            Setting::Rate(rate) => self.rate = *rate,
+            Setting::RateBurst(burst) => self.rate_burst = *burst,
+            Setting::Concurrency(limit) => self.concurrency = *limit,
             Setting::ExpireTo(_)
             | Setting::ExpireSweep(_)
             | Setting::Idle(_)
@@ -187,7 +200,7 @@ pub(super) fn parent_of(queue: &str) -> Option<&str> {
 /// Resolves the rules for a queue. For each setting, the last matching rule wins. A child first
 /// gets its parent's settings, but not the destinations of the parent's puts. Then the rules apply
 /// that match the child's name but not the parent's name.
-fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> QueueRules {
+pub(super) fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> QueueRules {
     let mut resolved = QueueRules::default();
     let is_of_parent = |rule: &Rule| parent.is_some_and(|parent| matches(rule, parent));
     for rule in rules.0.iter().filter(|rule| is_of_parent(rule)) {

@@ -213,6 +213,7 @@ impl World {
         while turn.advance() || self.loads_at_once() && turn.load_now() {
             turn.begin_slice();
         }
+        self.oracle.began(turn.policies(), now, self.cluster.is_none());
         if !self.is_modelled() {
             turn.check_invariants();
             drop(turn);

@@ -2,7 +2,11 @@
 
 use std::rc::Rc;
 
-use broker::policy::{Backoff, DeadTarget, Name, QueueSync, Rule, Rules, Setting, WhenFull};
+use std::num::NonZeroU32;
+
+use broker::policy::{
+    Backoff, DeadTarget, Name, Per, QueueSync, Rate, Rule, Rules, Setting, WhenFull,
+};
 
 use super::World;
 use crate::rng::Rng;
@@ -44,6 +48,36 @@ fn mild(rng: &mut Rng) -> Rule {
         19 => Rule::new([*rng.pick(&["a*", "default"])], [Setting::Pause(false)]),
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
     }
+}
+
+const PATTERNS: [&str; 3] = ["*", "a*", "b-2*"];
+
+/// Creates a random rule that limits hand-outs.
+fn gates(rng: &mut Rng) -> Rule {
+    let mut rule = Rule::new([*rng.pick(&PATTERNS)], []);
+    let kind = rng.below(4);
+    if kind != 0 {
+        rule.settings.extend(Rule::new([""], rate(rng)).settings);
+    }
+    if kind < 2 {
+        rule.settings.extend(Rule::new([""], [slots(rng)]).settings);
+    }
+    rule
+}
+
+fn rate(rng: &mut Rng) -> [Setting; 2] {
+    let (per, milli) = match rng.below(4) {
+        0 => (Per::Minute, rng.between(300_000, 12_000_000)),
+        1 => (Per::Hour, rng.between(9_000_000, 720_000_000)),
+        _ => (Per::Second, rng.between(3_000, 200_000)),
+    };
+    let milli = NonZeroU32::new(milli as u32);
+    let burst = NonZeroU32::new(rng.below(5) as u32);
+    [Setting::Rate(milli.map(|milli| Rate { milli, per })), Setting::RateBurst(burst)]
+}
+
+fn slots(rng: &mut Rng) -> Setting {
+    Setting::Concurrency(NonZeroU32::new(rng.between(1, 3) as u32))
 }
 
 fn retrying(pattern: &str, rng: &mut Rng) -> Rule {
@@ -105,6 +139,16 @@ fn without_limits(rules: &Rules) -> Rules {
     rules
 }
 
+/// The same rules without limits of hand-outs.
+fn without_gates(rules: &Rules) -> Rules {
+    let is_gate = |setting: &Setting| matches!(setting, Setting::Rate(_) | Setting::Concurrency(_));
+    let mut rules = rules.clone();
+    for rule in &mut rules.0 {
+        rule.settings.retain(|asked| !is_gate(&asked.setting));
+    }
+    rules
+}
+
 /// The same rules, but with more retries than a run has.
 fn with_endless_retries(rules: &Rules) -> Rules {
     let mut rules = rules.clone();
@@ -124,6 +168,9 @@ impl World {
             let refuses = self.plan.refusing && self.rng.coin();
             rules.0.push(if refuses { refusing(&mut self.rng) } else { mild(&mut self.rng) });
         }
+        if self.rng.one_in(3) {
+            rules.0.push(gates(&mut self.rng));
+        }
         if rules.check().is_err() {
             return Ok(());
         }
@@ -133,6 +180,7 @@ impl World {
             match world.options.sabotage {
                 Sabotage::StalePolicies => None,
                 Sabotage::IgnoredLimits => Some(turn.set_policies(without_limits(&rules))),
+                Sabotage::OpenGates => Some(turn.set_policies(without_gates(&rules))),
                 Sabotage::EndlessRetries => Some(turn.set_policies(with_endless_retries(&rules))),
                 _ => Some(turn.set_policies((*rules).clone())),
             };

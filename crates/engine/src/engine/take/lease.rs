@@ -42,6 +42,9 @@ impl Engine {
     #[inline]
     pub(in crate::engine) fn hand_out(&mut self, slot: JobSlot, lease: Option<LeaseId>) {
         self.tally.takes += 1;
+        if self.queues.have_gates() {
+            self.pass_gates(self.jobs[slot].queue());
+        }
         let ready_since = self.jobs[slot].ready_since();
         self.tally.times.waits_ms.add(self.now.since(ready_since));
         if self.spans.is_on() {
@@ -64,6 +67,7 @@ impl Engine {
         if let Some(session) = self.sessions.find_mut(lease.holder) {
             session.let_go(queue, lease.id, deadline, slot);
         }
+        self.free_slot(queue);
     }
 
     /// Notes a span of a job that began at `from` and ends now. The caller checks first whether spans

@@ -24,7 +24,7 @@ pub enum Held {
     PausedByPolicy,
     /// A client has paused the queue.
     Paused,
-    /// The queue serves its waiters in slices, and has not more ready jobs than waiters.
+    /// The queue serves its waiters, and has not more ready jobs for a taker than waiters.
     Serving,
     /// The status of the server does not let clients take jobs.
     Blocked,
@@ -32,6 +32,16 @@ pub enum Held {
     Cold,
     /// The next job has expired. A sweep ends it.
     Expired,
+    /// The policy limits how many jobs the queue hands out in a time.
+    Rate {
+        /// Milliseconds until the queue hands out a job again.
+        wait_ms: u64,
+    },
+    /// The policy limits how many jobs of the queue are leased at one time.
+    Concurrency {
+        /// The limit.
+        limit: u32,
+    },
 }
 
 /// Who asks for the next job.
@@ -81,11 +91,11 @@ impl Engine {
                 return Some(Held::Paused);
             }
             // The waiters come first, so a taker gets only what they leave.
-            if asker == Asker::Line || queue.ready().len() <= queue.waiters().len() {
+            if asker == Asker::Line || self.passable(queue) <= queue.waiters().len() as u64 {
                 return Some(Held::Serving);
             }
         }
-        None
+        self.gate(queue, asker)
     }
 
     /// Whether a queue can serve a take now. Does not check whether the head has expired.

@@ -90,7 +90,8 @@ impl Engine {
             let Some((_, place)) = queue.waiters().first() else {
                 // No session waits. The queue could not hand out its ready jobs before, so these
                 // jobs have not woken any sleepers yet.
-                return self.wake_sleepers(id, queue.counts().ready.into(), effects);
+                let jobs = self.openings(queue).min(queue.counts().ready.into());
+                return self.wake_sleepers(id, jobs, effects);
             };
             if self.meter.request_is_spent() {
                 return self.rest_from_serving(id);

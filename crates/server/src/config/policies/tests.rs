@@ -36,6 +36,8 @@ fn every_key_is_read() {
         priority = 12
         delay = "5s"
         pause = { reason = "the database moves" }
+        rate = { per_minute = 2.5, burst = 7 }
+        concurrency = { limit = 3 }
     "#;
     let expected = Policy {
         jobs_max: Some(1_000_000),
@@ -70,6 +72,9 @@ fn every_key_is_read() {
         },
         defaults: Defaults { ttr_s: Some(90), priority: 12, delay_s: 5 },
         pause: PausePolicy { is_on: true, reason: Some(name("the database moves")) },
+        rate: NonZeroU32::new(2_500).map(|milli| Rate { milli, per: Per::Minute }),
+        rate_burst: NonZeroU32::new(7),
+        concurrency: NonZeroU32::new(3),
     };
     assert_eq!(policy(text, "mail.in"), expected);
     assert_eq!(policy(text, "send_mail"), expected);
@@ -186,10 +191,10 @@ fn keys_of_the_plan_are_refused_as_not_there_yet() {
         );
         assert_eq!(messages(&text), [expected]);
     }
-    let text = "[[policy]]\nmatch = \"*\"\n[policy.rate]\nper_second = 3\n";
+    let text = "[[policy]]\nmatch = \"*\"\n[policy.fair]\nkey = \"client\"\n";
     assert_eq!(
         messages(text),
-        ["lineshaft.toml:3:9: policy: `rate` is not available in this version yet"]
+        ["lineshaft.toml:3:9: policy: `fair` is not available in this version yet"]
     );
 }
 
@@ -232,6 +237,18 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
         "lineshaft.toml:3: policy.dead.queue: the dead letters of `{name}` would stay in it; write \"bury\""
     );
     assert_eq!(
+        first(&with("a", "rate = { per_second = 3, burst = 2, per_hour = 9 }")),
+        "lineshaft.toml:3: policy.rate.per_hour: a policy has one rate; write per_second, per_minute or per_hour"
+    );
+    assert_eq!(
+        first(&with("a", "rate = { per_second = 0 }")),
+        "lineshaft.toml:3:23: policy.rate.per_second: `0` is neither `none` nor a number from 0.001 to 1000000"
+    );
+    assert_eq!(
+        first(&with("a", "concurrency.limit = 0")),
+        "lineshaft.toml:3:21: policy.concurrency.limit: `0` is neither `none` nor a number from 1 to 1000000"
+    );
+    assert_eq!(
         first(&with("a", "expire_to = \"\"")),
         "lineshaft.toml:3: policy.expire_to: a queue name has 1 to 8180 bytes"
     );
@@ -247,7 +264,8 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
                 retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\ndead = { queue = \"drop\", keep = \"none\" }\n\
                 ttr = \"90s\"\npriority = 3\ndelay = \"2m\"\npause = true\n\
                 [[policy]]\nmatch = \"f\"\npause = { reason = \"x\" }\n\
-                [[policy]]\nmatch = \"g\"\npause = false\n";
+                [[policy]]\nmatch = \"g\"\npause = false\nrate = { per_minute = 2.5, burst = 7 }\nconcurrency.limit = 3\n\
+                [[policy]]\nmatch = \"h\"\nrate.per_second = \"none\"\n";
     let (folder, sources) = Folder::with(text);
     let effective = sources.load().unwrap();
     let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
@@ -267,7 +285,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 31);
+    assert_eq!(lines.len(), 34);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");

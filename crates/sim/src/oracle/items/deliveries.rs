@@ -13,6 +13,9 @@ impl Items {
         delivery: &Delivery<'_>,
     ) -> Result<Option<usize>, String> {
         let Delivery { queue, body, now, .. } = *delivery;
+        if !delivery.arrival.waited && !delivery.peeks {
+            self.gates.handed_out(queue, now)?;
+        }
         let Some(id) = self.bodies.get(body).copied() else {
             return if self.alone { Err("no client put the item".into()) } else { Ok(None) };
         };

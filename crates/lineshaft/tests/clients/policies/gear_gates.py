@@ -1,0 +1,54 @@
+"""Rates and concurrency through gear. The server has the policies of the test gates."""
+
+import os
+import threading
+import time
+
+import gear
+
+PORT = int(os.environ["GEARMAN_PORT"])
+
+
+def connected(member):
+    member.addServer("127.0.0.1", PORT)
+    member.waitForServer(20)
+    return member
+
+
+begin = time.monotonic()
+client, worker = connected(gear.Client("client")), connected(gear.Worker("worker"))
+worker.registerFunction("call_api")
+# Foreground jobs count, too. The worker sleeps until there is a token.
+for number in range(3):
+    client.submitJob(gear.Job(b"call_api", b"call"), background=number > 0)
+for _ in range(3):
+    worker.getJob().sendWorkComplete()
+assert time.monotonic() - begin > 1.49
+
+workers = [connected(gear.Worker(name)) for name in ("one", "other")]
+for one in workers:
+    one.registerFunction("few_jobs")
+for _ in range(2):
+    client.submitJob(gear.Job(b"few_jobs", b"one at a time"), background=True)
+got = []
+lock = threading.Lock()
+
+
+def work(one):
+    job = one.getJob()
+    with lock:
+        got.append((one, job))
+
+
+threads = [threading.Thread(target=work, args=(one,), daemon=True) for one in workers]
+for thread in threads:
+    thread.start()
+while not got:
+    time.sleep(0.01)
+time.sleep(0.3)
+assert len(got) == 1, got
+got[0][1].sendWorkComplete()
+for thread in threads:
+    thread.join(20)
+assert len(got) == 2, got
+got[1][1].sendWorkComplete()

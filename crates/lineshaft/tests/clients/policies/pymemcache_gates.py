@@ -1,0 +1,43 @@
+"""Rates and concurrency through pymemcache. The server has the policies of the test gates."""
+
+import os
+import time
+
+from pymemcache.client.base import Client
+
+
+def connect():
+    return Client(
+        ("127.0.0.1", int(os.environ["KESTREL_PORT"])),
+        default_noreply=False,
+        timeout=30,
+        connect_timeout=10,
+    )
+
+
+def get(connection, key):
+    # Its get() does not know the options of Kestrel.
+    return connection.raw_command(b"get " + key, b"END\r\n")
+
+
+def item(queue):
+    return b"VALUE %s 0 5\r\nhello\r\n" % queue
+
+
+begin = time.monotonic()
+holder, other = connect(), connect()
+for _ in range(3):
+    assert holder.set("fetch", b"hello")
+for _ in range(3):
+    assert get(holder, b"fetch/t=20000") == item(b"fetch")
+assert time.monotonic() - begin > 1.49
+
+for _ in range(3):
+    assert holder.set("few_items", b"hello")
+assert get(holder, b"few_items/open") == item(b"few_items")
+assert get(other, b"few_items") == b""
+# Each of these requests ends an open read and begins another one.
+assert get(holder, b"few_items/close/open") == item(b"few_items")
+assert get(other, b"few_items/t=100") == b""
+assert get(holder, b"few_items/close") == b""
+assert get(other, b"few_items/t=20000") == item(b"few_items")

@@ -1,0 +1,138 @@
+//! The record of hand-outs of each queue. Checks that a queue with a rate hands out at most
+//! `burst + rate × w` jobs in each window of `w` milliseconds, over crashes, too, and that a queue
+//! with a limit of leased jobs keeps it. The checks count, and know no bucket.
+
+use std::collections::BTreeMap;
+
+use broker::policy::{Rate, Rules};
+
+use super::rules::{QueueRules, parent_of, resolve};
+use crate::Checked;
+
+/// The oracle forgets older hand-outs of a queue than this many.
+const MOMENTS_MAX: usize = 400;
+
+#[derive(Debug, Default)]
+pub(super) struct Gates {
+    /// The rules in force.
+    rules: Rules,
+    /// True if the earlier rules can still apply to some queues.
+    is_changing: bool,
+    /// Time that has passed in processes of the server. The time between two processes does not
+    /// count, because somebody can set the clock meanwhile.
+    clock: u64,
+    last: u64,
+    queues: BTreeMap<String, HandOuts>,
+    /// The leased jobs of each queue with a limit, when the oracle last looked.
+    leased: BTreeMap<String, u32>,
+    pub(super) rates_judged: u64,
+    pub(super) slots_judged: u64,
+}
+
+/// The hand-outs of a queue while the same rate applied.
+#[derive(Debug)]
+struct HandOuts {
+    rate: Rate,
+    burst: u32,
+    moments: Vec<u64>,
+}
+
+impl Gates {
+    pub(super) fn passed(&mut self, now: u64) {
+        self.clock += now.saturating_sub(self.last);
+        self.last = self.last.max(now);
+    }
+
+    /// Notes other rules. If `in_slices`, the earlier rules can apply to some queues until
+    /// [`Gates::settled`] is called.
+    pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
+        self.rules = rules.clone();
+        self.leased.clear();
+        self.is_changing = true;
+        if !in_slices {
+            self.settled();
+        }
+    }
+
+    pub(super) fn settled(&mut self) {
+        if std::mem::take(&mut self.is_changing) {
+            self.queues.clear();
+        }
+    }
+
+    /// Notes that another process began at this moment, with these rules. It knows nothing of the
+    /// hand-outs before it. The record does.
+    pub(super) fn began(&mut self, rules: &Rules, opened: u64) {
+        self.last = opened;
+        self.leased.clear();
+        if *rules != self.rules || self.is_changing {
+            self.rules = rules.clone();
+            self.is_changing = false;
+            self.queues.clear();
+        }
+    }
+
+    /// Forgets everything, because the moments of another process say nothing about this one.
+    pub(super) fn forget(&mut self, rules: &Rules, now: u64) {
+        self.queues.clear();
+        self.began(rules, now);
+    }
+
+    /// The rules that certainly apply to a queue.
+    fn rules_of(&self, queue: &str) -> Option<QueueRules> {
+        let rules = resolve(&self.rules, queue, None);
+        let as_child = resolve(&self.rules, queue, parent_of(queue));
+        // A policy that can end ready jobs applies only when all jobs of the queue are loaded.
+        (rules == as_child && !rules.lets_go() && !self.is_changing).then_some(rules)
+    }
+
+    /// The server handed out a job of this queue now. The client did not wait for it.
+    pub(super) fn handed_out(&mut self, queue: &str, now: u64) -> Checked {
+        self.passed(now);
+        let Some(rules) = self.rules_of(queue) else { return Ok(()) };
+        let Some(rate) = rules.rate else { return Ok(()) };
+        let per_ms = u128::from(rate.per.millis());
+        let milli = u128::from(rate.milli.get());
+        let of_a_second = (milli / per_ms).max(1) as u32;
+        let burst = rules.rate_burst.map_or(of_a_second, std::num::NonZeroU32::get);
+        let clock = self.clock;
+        let record = self.queues.entry(queue.to_owned());
+        let record = record.or_insert(HandOuts { rate, burst, moments: Vec::new() });
+        assert_eq!((record.rate, record.burst), (rate, burst), "the same rules");
+        record.moments.push(clock);
+        if record.moments.len() > MOMENTS_MAX {
+            record.moments.remove(0);
+        }
+        for (before, from) in record.moments.iter().enumerate() {
+            let count = (record.moments.len() - before) as u128;
+            let window = u128::from(clock - from);
+            let allowed = u128::from(burst) * 1000 * per_ms + milli * window;
+            if count * 1000 * per_ms > allowed {
+                return Err(format!(
+                    "{queue} handed out {count} jobs in {window} ms, with {rate:?} and burst {burst}"
+                ));
+            }
+        }
+        self.rates_judged += 1;
+        Ok(())
+    }
+
+    /// True if the server limits leased jobs of some queue.
+    pub(super) fn limits_slots(&self) -> bool {
+        let mut settings = self.rules.0.iter().flat_map(|rule| &rule.settings);
+        settings.any(|asked| matches!(asked.setting, broker::policy::Setting::Concurrency(Some(_))))
+    }
+
+    /// Checks the number of leased jobs of a queue. After a change of the rules, it can be too
+    /// large, but it does not grow.
+    pub(super) fn check_leased(&mut self, queue: &str, leased: u32) -> Checked {
+        let before = self.leased.insert(queue.to_owned(), leased).unwrap_or(leased);
+        let limit = self.rules_of(queue).and_then(|rules| rules.concurrency);
+        let Some(limit) = limit else { return Ok(()) };
+        self.slots_judged += u64::from(leased > 0);
+        if leased > limit.get().max(before) {
+            return Err(format!("{leased} jobs of {queue} are leased, with a limit of {limit}"));
+        }
+        Ok(())
+    }
+}
