@@ -331,8 +331,9 @@ impl Queues {
     /// Sets whether the queue stays in existence without jobs or users. Returns the old value.
     pub(crate) fn set_kept(&mut self, id: QueueId, kept: bool) -> bool {
         let was_kept = self[id].set_kept(kept);
-        self.bytes += if kept { bytes::KEPT_BYTES } else { 0 };
-        self.bytes -= if was_kept { bytes::KEPT_BYTES } else { 0 };
+        let kept_bytes = bytes::kept_bytes(self[id].name());
+        self.bytes += if kept { kept_bytes } else { 0 };
+        self.bytes -= if was_kept { kept_bytes } else { 0 };
         was_kept
     }
 

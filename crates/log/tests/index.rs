@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::{Random, Recovered, World, classify, recover, settings};
 use lineshaft_log::{
-    BlockId, Current, Disk, FaultDisk, IndexError, Log, Meta, Owner, Position, QueueRef, Restored,
-    Settings, Slot, Sync, repair,
+    BlockId, BlockSummary, Current, Disk, FaultDisk, IndexError, Log, Meta, Owner, Position,
+    QueueRef, Restored, Settings, Slot, Sync, repair,
 };
 
 const DISK_BYTES: u64 = 64 << 20;
@@ -273,6 +273,9 @@ fn a_segment_takes_its_index_along() {
     assert_eq!(log.index_step().unwrap(), Some(1));
     assert_eq!(log.index_step().unwrap(), None);
     assert_eq!(log.indexed(), [1, 2, 3]);
+    let blocks = |segment| log.index(segment).unwrap().blocks().len();
+    let blocks_bytes = (1..=3).map(blocks).sum::<usize>() * size_of::<BlockSummary>();
+    assert!(log.index_memory_bytes() >= blocks_bytes as u64);
     let used: u64 =
         indexes(&disk).iter().map(|name| disk.open(name).unwrap().size().unwrap()).sum();
     assert_eq!(log.usage().index_bytes, used);
@@ -298,6 +301,7 @@ fn a_segment_takes_its_index_along() {
     reclaim();
     assert_eq!(indexes(&disk), [""; 0]);
     assert_eq!((log.usage().index_bytes, log.indexed().len()), (0, 0));
+    assert_eq!(log.index_memory_bytes(), 0);
 }
 
 /// The owner of no jobs.

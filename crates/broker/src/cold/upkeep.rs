@@ -42,6 +42,8 @@ pub(crate) struct Upkeep {
     pass_after: Option<Instant>,
     /// The time between the last pass and the next one.
     pass_rest: Duration,
+    /// The memory of indexes that is in the account.
+    index_bytes: u64,
 }
 
 /// The progress of a pass over all blocks, which makes some of them cold.
@@ -64,6 +66,9 @@ impl Shared {
     pub(crate) fn upkeep_step(&self, upkeep: &mut Upkeep, now: Millis) -> Step {
         let step = self.cool_or_index(upkeep, now);
         self.note_lag(upkeep.pass.is_cooling && step != Step::Idle);
+        let index_bytes = self.log.as_ref().map_or(0, |log| log.index_memory_bytes());
+        self.memory.add_outside(index_bytes as i64 - upkeep.index_bytes as i64);
+        upkeep.index_bytes = index_bytes;
         step
     }
 

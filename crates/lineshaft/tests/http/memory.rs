@@ -231,6 +231,15 @@ fn create_functions(site: &mut Site) -> Box<dyn Any> {
     Box::new(stream)
 }
 
+fn create_functions_with_long_names(site: &mut Site) -> Box<dyn Any> {
+    let mut stream = TcpStream::connect(site.server.address_of("gearman")).unwrap();
+    let tail = "x".repeat(480);
+    let requests = (0..30_000)
+        .map(|number| format!("create function a-function-{number}-{tail}\n").into_bytes());
+    ask_all(&mut stream, requests);
+    Box::new(stream)
+}
+
 fn register_workers(site: &mut Site) -> Box<dyn Any> {
     let register = |worker| {
         let mut peer = packet::Peer::connect(&site.server.address_of("gearman"));
@@ -269,8 +278,9 @@ fn wait_at_tubes(site: &mut Site) -> Box<dyn Any> {
 fn queues_registrations_and_waits_are_in_the_account() {
     // The account may be less exact for the lists of waiters, because a list doubles its memory
     // when it grows.
-    let kinds: [(Enlarge, f64); 4] = [
+    let kinds: [(Enlarge, f64); 5] = [
         (create_functions, 0.1),
+        (create_functions_with_long_names, 0.1),
         (register_workers, 0.1),
         (use_queues_of_items, 0.1),
         (wait_at_tubes, 0.2),

@@ -22,12 +22,20 @@ pub struct SegmentIndex {
     pub(crate) names: Vec<Box<[u8]>>,
     blocks: Vec<BlockSummary>,
     fences: Vec<Fence>,
+    /// See [`SegmentIndex::memory_bytes`].
+    memory_bytes: u64,
 }
 
 impl SegmentIndex {
     pub(crate) fn new(disk: Arc<dyn Disk>, file: IndexFile) -> SegmentIndex {
         let IndexFile { outline, tables, pieces_at, .. } = file;
+        let texts_bytes: usize =
+            tables.names.iter().map(|name| name.len().next_multiple_of(16)).sum();
+        let tables_bytes = size_of_val(&tables.names[..])
+            + size_of_val(&tables.blocks[..])
+            + size_of_val(&tables.fences[..]);
         SegmentIndex {
+            memory_bytes: (texts_bytes + tables_bytes) as u64,
             disk,
             segment: outline.segment.number,
             salt: outline.segment.salt,
@@ -41,6 +49,11 @@ impl SegmentIndex {
     /// The segment's number.
     pub fn segment(&self) -> u32 {
         self.segment
+    }
+
+    /// The memory of the names, the summaries and the bounds of the lists of ids, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// The summaries of the blocks, by their numbers.

@@ -107,6 +107,12 @@ impl Log {
         self.indexes.shelf_from(self.first_segment()).indexes.keys().copied().collect()
     }
 
+    /// The memory of all indexes in bytes. It grows with the names of queues in each segment.
+    pub fn index_memory_bytes(&self) -> u64 {
+        let shelf = self.indexes.shelf_from(self.first_segment());
+        shelf.indexes.values().map(|index| index.memory_bytes()).sum()
+    }
+
     /// The index of a segment, if it has one.
     pub fn index(&self, segment: u32) -> Option<Arc<SegmentIndex>> {
         self.indexes.shelf().indexes.get(&segment).cloned()
