@@ -257,6 +257,17 @@ impl Plan {
         }
     }
 
+    /// In some runs of a cluster, all clients speak Gearman, so that the oracle can judge outcomes and
+    /// wake-ups. `rng` is separate, so that the other choices of a seed stay the same.
+    pub(crate) fn choose_gearman(&mut self, rng: &mut Rng) {
+        let is_diverse = self.replicated.is_none_or(|plan| plan.diverse);
+        if !is_diverse && self.shares == [1, 0, 0] && rng.coin() {
+            self.shares = [0, 1, 0];
+            self.garbage = false;
+            self.keyed = rng.coin();
+        }
+    }
+
     /// Limits the memory for bodies and records in some runs. `rng` is separate, so that the other choices of a
     /// seed stay the same. Runs with failing reads have no such limit, because the server closes a
     /// connection after a failed read of a body. The model does not expect this.

@@ -231,8 +231,19 @@ impl Replication {
 
 impl Judgements {
     fn add(&mut self, other: &Self) {
-        let Self { orders, holds, item_orders, item_holds, items_kept, limits, rates, slots } =
-            other;
+        let Self {
+            orders,
+            holds,
+            item_orders,
+            item_holds,
+            items_kept,
+            limits,
+            rates,
+            slots,
+            outcomes,
+            sleeps,
+            handles,
+        } = other;
         self.orders += orders;
         self.holds += holds;
         self.item_orders += item_orders;
@@ -241,5 +252,8 @@ impl Judgements {
         self.limits += limits;
         self.rates += rates;
         self.slots += slots;
+        self.outcomes += outcomes;
+        self.sleeps += sleeps;
+        self.handles += handles;
     }
 }

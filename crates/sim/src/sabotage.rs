@@ -69,6 +69,8 @@ pub enum Sabotage {
     DisorderedApply,
     /// Followers leave out a fact of each group.
     SkippedFact,
+    /// Followers leave out the ends of jobs. So these jobs come back after a takeover.
+    ForgottenEnds,
     /// A node claims before it has applied all groups.
     ClaimUnapplied,
     /// A leader answers although its lease has ended.

@@ -132,6 +132,9 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut plan =
             if options.cluster { Plan::of_cluster(&mut rng) } else { Plan::new(&mut rng) };
+        if options.cluster {
+            plan.choose_gearman(&mut Rng::new(seed.rotate_left(16)));
+        }
         plan.choose_bodies(&mut Rng::new(!seed));
         if options.cluster {
             // Its plan is complete.
@@ -172,6 +175,11 @@ impl World {
         };
         let sees_items = plan.dialects[1..] == [0, 0] && plan.weights.moves == 0;
         let mut oracle = Oracle::new(plan.shares.map(|share| share > 0), sees_items);
+        // In diverse runs, operators move jobs.
+        let is_plain = plan.replicated.is_some_and(|plan| !plan.diverse);
+        if is_plain && plan.shares == [0, 1, 0] {
+            oracle.judge_gearman(plan.gearman.wake_max == 0, plan.gearman.attempts_max > 0);
+        }
         let memory_limit = plan.unmodelled.and_then(|unmodelled| unmodelled.memory_bytes);
         let memory_limit = memory_limit.map(|bytes| broker.memory_usage().used_bytes + bytes);
         if plan.unmodelled.is_some() {

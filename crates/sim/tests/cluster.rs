@@ -31,6 +31,9 @@ fn cluster_seeds_keep_every_promise() {
     assert!(replication.renewals > SEEDS / 20, "{replication:?}");
     assert!(judged.holds > SEEDS, "{judged:?}");
     assert!(judged.item_holds > SEEDS / 4, "{judged:?}");
+    assert!(judged.outcomes > SEEDS / 10, "{judged:?}");
+    assert!(judged.sleeps > SEEDS / 10, "{judged:?}");
+    assert!(judged.handles > SEEDS, "{judged:?}");
 }
 
 /// These seeds have found mistakes. A change of the simulator gives a seed another run.
@@ -200,4 +203,30 @@ fn jobs_that_vanish_are_noticed_in_a_cluster() {
 #[test]
 fn other_bytes_for_an_undecided_append_are_noticed() {
     assert_is_noticed(Sabotage::UnfencedResend, &["acknowledges", "has a fault", "the stream:"]);
+}
+
+#[test]
+fn outcomes_that_get_lost_are_noticed_in_a_cluster() {
+    assert_is_noticed_as(Sabotage::LostEnds, "was never told the end");
+}
+
+#[test]
+fn outcomes_that_come_twice_are_noticed_in_a_cluster() {
+    assert_is_noticed_as(Sabotage::DoubledEnds, "does not wait for it");
+}
+
+#[test]
+fn wake_ups_that_get_lost_are_noticed_in_a_cluster() {
+    assert_is_noticed_as(Sabotage::LostWakeUps, "sleeps through job");
+}
+
+#[test]
+fn news_in_another_order_are_noticed_in_a_cluster() {
+    assert_is_noticed_as(Sabotage::DisorderedNews, "news");
+}
+
+/// A takeover must not bring back what has ended.
+#[test]
+fn ends_that_followers_leave_out_are_noticed() {
+    assert_is_noticed(Sabotage::ForgottenEnds, &["differs from the leader"]);
 }

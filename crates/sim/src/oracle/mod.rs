@@ -2,11 +2,13 @@
 //! bytes that clients sent and received, closed connections, crashes and the end of the run.
 //!
 //! The oracle parses the protocols of beanstalkd and of Kestrel's memcache, according to their
-//! documentation. For Gearman, it notes only which worker received and ended which job. It gets the
-//! policies and resolves them itself. If a protocol allows several results, the oracle accepts each
+//! documentation. It checks Gearman's jobs in runs in which all clients speak Gearman. In other runs,
+//! it notes only which worker received and ended which job. It gets the policies and resolves them
+//! itself. If a protocol allows several results, the oracle accepts each
 //! of them. The oracle checks a job only if it is certain about the job's state.
 
 mod gates;
+mod gearman;
 mod items;
 mod jobs;
 mod kestrel;
@@ -21,6 +23,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 use broker::policy::Rules;
+use gearman::Gearman;
 use items::Items;
 use jobs::Jobs;
 use kestrel::Connections;
@@ -38,6 +41,8 @@ pub(crate) struct Oracle {
     /// The number of bytes that the server sent, by connection. This includes closed connections.
     left: BTreeMap<Conn, u64>,
     jobs: Jobs,
+    /// Only in runs in which all clients speak Gearman.
+    gearman: Option<Gearman>,
     kestrel: Connections,
     items: Items,
     sees_items: bool,
@@ -82,6 +87,7 @@ impl Oracle {
             conns: BTreeMap::new(),
             left: BTreeMap::new(),
             jobs: Jobs::new(spoken == [true, false, false]),
+            gearman: None,
             kestrel: Connections::default(),
             items: Items::new(spoken == [false, false, true]),
             sees_items,
@@ -98,8 +104,39 @@ impl Oracle {
         self.jobs.in_slices = true;
     }
 
+    /// Checks Gearman's jobs, too. `wakes_all` is true if a job wakes all workers that sleep, and
+    /// `loses_jobs` if a job can end because its workers were lost.
+    pub(crate) fn judge_gearman(&mut self, wakes_all: bool, loses_jobs: bool) {
+        self.gearman = Some(Gearman::new(wakes_all, loses_jobs));
+    }
+
+    pub(crate) fn judges_gearman(&self) -> bool {
+        self.gearman.is_some()
+    }
+
+    /// The numbers of Gearman's jobs that may be there.
+    pub(crate) fn ids_of_gearman(&self) -> Vec<u64> {
+        self.gearman.as_ref().map(Gearman::ids).unwrap_or_default()
+    }
+
+    /// Notes that an operator made one of Gearman's jobs ready, if it was scheduled.
+    pub(crate) fn kicked(&mut self, id: u64) {
+        if let Some(gearman) = &mut self.gearman {
+            gearman.kicked(id);
+        }
+    }
+
+    /// Checks, after all events were delivered, that nobody waits for what has happened.
+    pub(crate) fn check_all_told(&mut self, now: u64) -> Checked {
+        let checked = self.gearman.as_mut().map_or(Ok(()), |gearman| gearman.check_all_told(now));
+        checked.map_err(|error| format!("oracle: {error}"))
+    }
+
     /// Notes that all unfinished operations are done.
     pub(crate) fn settled(&mut self, now: u64) {
+        if let Some(gearman) = &mut self.gearman {
+            gearman.settled(now);
+        }
         self.items.settled();
         self.jobs.settled(now);
     }
@@ -117,6 +154,11 @@ impl Oracle {
             }
             return;
         }
+        if let Some(gearman) = &mut self.gearman
+            && protocol == Protocol::Gearman
+        {
+            gearman.opened(conn);
+        }
         let stream = Stream {
             protocol,
             input: Vec::new(),
@@ -133,6 +175,9 @@ impl Oracle {
     /// Notes that the server closed the connection, or noticed that the client closed it.
     pub(crate) fn closed(&mut self, conn: Conn, now: u64) {
         self.kestrel.closed(conn, &mut self.items, now);
+        if let Some(gearman) = &mut self.gearman {
+            gearman.closed(conn);
+        }
         self.note_waits(now);
         if let Some(stream) = self.conns.remove(&conn) {
             // A long kick can continue after its client disconnected.
@@ -148,9 +193,21 @@ impl Oracle {
         *self.left.entry(conn).or_default() += count as u64;
     }
 
-    /// Checks one call of a session, which received the bytes `sent` and replied with `answer`.
-    pub(crate) fn observe(&mut self, conn: Conn, sent: &[u8], answer: &[u8], now: u64) -> Checked {
+    /// Checks one call of a session, which received the bytes `sent` and replied with `answer`. The
+    /// session can leave bytes for later: `used` is the number of bytes that it read in this call.
+    pub(crate) fn observe(
+        &mut self,
+        conn: Conn,
+        (sent, used): (&[u8], usize),
+        answer: &[u8],
+        now: u64,
+    ) -> Checked {
         self.items.passed(now);
+        if let Some(gearman) = &mut self.gearman {
+            gearman
+                .observe(conn, (sent, used), answer, now)
+                .map_err(|error| format!("oracle: connection {conn}: {error}"))?;
+        }
         let Some(stream) = self.conns.get_mut(&conn) else {
             return self
                 .kestrel
@@ -369,6 +426,10 @@ impl Oracle {
         let was_sent = |reply_end: ReplyEnd| {
             lasting.get(&reply_end.conn).is_some_and(|left| *left >= reply_end.end)
         };
+        if let Some(gearman) = &mut self.gearman {
+            let is_true = |end| left == Certain::Sent && was_sent(end);
+            gearman.restarted(left == Certain::All, is_true);
+        }
         self.kestrel.restarted(&mut self.items, now);
         self.items.restarted(left, |reply_end| match left {
             Certain::All => true,
@@ -411,6 +472,9 @@ impl Oracle {
     /// Called after all jobs were taken and ended. Checks that no acknowledged job is missing.
     pub(crate) fn check_all_ended(&mut self) -> Checked {
         self.items.check_all_drained().map_err(|error| format!("oracle: {error}"))?;
+        if let Some(gearman) = &self.gearman {
+            gearman.check_all_ended().map_err(|error| format!("oracle: {error}"))?;
+        }
         if self.is_blind {
             return Ok(());
         }
@@ -419,7 +483,11 @@ impl Oracle {
 
     /// The number of checks so far, of each kind.
     pub(crate) fn judged(&self) -> Judgements {
+        let count = |of: fn(&Gearman) -> u64| self.gearman.as_ref().map_or(0, of);
         Judgements {
+            outcomes: count(|gearman| gearman.outcomes_judged),
+            sleeps: count(|gearman| gearman.sleeps_judged),
+            handles: count(|gearman| gearman.handles_judged),
             orders: self.jobs.orders_judged,
             holds: self.jobs.holds_judged,
             item_orders: self.items.orders_judged,
@@ -451,4 +519,10 @@ pub struct Judgements {
     pub rates: u64,
     /// How often a queue with a limit of leased jobs had some.
     pub slots: u64,
+    /// Outcomes of Gearman's jobs that clients were told.
+    pub outcomes: u64,
+    /// Sleeping workers whose jobs were looked for.
+    pub sleeps: u64,
+    /// Handles that had to name the same job as before.
+    pub handles: u64,
 }

@@ -14,7 +14,8 @@ fn watching() -> Oracle {
 fn judge(oracle: &mut Oracle, calls: &[(u64, &str, &str, u64)]) -> Result<(), String> {
     calls.iter().try_for_each(|(conn, sent, answer, now)| {
         let answer = answer.replace('\n', "\r\n");
-        oracle.observe(*conn, sent.replace('\n', "\r\n").as_bytes(), answer.as_bytes(), *now)?;
+        let sent = sent.replace('\n', "\r\n");
+        oracle.observe(*conn, (sent.as_bytes(), sent.len()), answer.as_bytes(), *now)?;
         oracle.left(*conn, answer.len());
         Ok(())
     })
@@ -140,7 +141,8 @@ fn after_a_crash_acknowledged_changes_remain_and_others_are_uncertain() {
         assert_eq!(judge(&mut oracle, &[sees]).is_ok(), is_open, "{left:?}");
     }
     let mut oracle = watching();
-    oracle.observe(1, b"put 5 0 2 1\r\na\r\n", b"INSERTED 1\r\n", 10).expect("a put is right");
+    let put = b"put 5 0 2 1\r\na\r\n";
+    oracle.observe(1, (put, put.len()), b"INSERTED 1\r\n", 10).expect("a put is right");
     oracle.restarted(Certain::Sent, 40);
     oracle.check_all_ended().expect("the acknowledgement never left the server");
 }

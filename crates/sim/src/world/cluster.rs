@@ -7,6 +7,7 @@ use replica::node::End;
 use super::World;
 use super::steps::Step;
 use crate::machine::cluster::{Cluster, Replication};
+use crate::machine::process::MAILBOXES;
 use crate::machine::storage::{CrashKind, Storage};
 use crate::oracle::Certain;
 use crate::trace::Trace;
@@ -14,6 +15,8 @@ use crate::{Checked, Sabotage};
 
 /// A leader that stops waits this long for the stream.
 const STOP_MS_MAX: u64 = 5000;
+/// All events for clients are delivered within this many rounds.
+const ARRIVALS_MAX: u64 = 10_000;
 /// Without faults, the stream accepts everything within this time, and all nodes apply it.
 const SETTLE_MS_MAX: u64 = 60_000;
 
@@ -109,9 +112,39 @@ impl World {
         self.cluster.as_mut().map_or(Ok(()), Cluster::judge_all)
     }
 
+    // --- What clients miss ---
+
+    /// Delivers all events, and then lets the oracle check that no client misses the outcome of a job,
+    /// and that no worker sleeps although there is a job for it.
+    pub(super) fn let_all_arrive(&mut self) -> Checked {
+        let is_stopped = self.cluster.as_ref().is_some_and(Cluster::is_stopped);
+        if !self.oracle.judges_gearman() || is_stopped {
+            return Ok(());
+        }
+        for _ in 0..ARRIVALS_MAX {
+            self.load()?;
+            if !self.has_events() {
+                return self.oracle.check_all_told(self.now);
+            }
+            self.with_turn(|world, turn| {
+                (0..MAILBOXES).try_for_each(|mailbox| world.deliver_event(mailbox, turn))
+            })?;
+        }
+        Err(format!("after {ARRIVALS_MAX} rounds, there are still events for clients"))
+    }
+
+    /// In some cases, clients get everything before their connections end.
+    fn end_connections(&mut self) -> Checked {
+        if self.oracle.judges_gearman() && self.rng.coin() {
+            self.let_all_arrive()?;
+        }
+        self.links.clear();
+        Ok(())
+    }
+
     /// The node that serves ends at once.
     pub(super) fn lose_leader(&mut self, kind: CrashKind) -> Checked {
-        self.links.clear();
+        self.end_connections()?;
         if let Some(cluster) = &mut self.cluster
             && let Some(number) = cluster.serving
         {
@@ -123,7 +156,7 @@ impl World {
     /// The node that serves stops, and names a successor.
     pub(super) fn stop_leader(&mut self) -> Checked {
         self.trace.note(format_args!("clean stop"));
-        self.links.clear();
+        self.end_connections()?;
         for _ in 0..STOP_MS_MAX {
             if self.is_accepted() || self.cluster.as_ref().is_some_and(Cluster::has_ended) {
                 break;

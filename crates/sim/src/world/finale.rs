@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use broker::Status;
 use broker::policy::Rules;
+use broker::{JobId, Status};
 
 use super::World;
 use crate::machine::storage::CrashKind;
@@ -35,6 +35,7 @@ impl World {
         self.plan.loads_later = false;
         self.empty_disk();
         self.end_trouble()?;
+        self.let_all_arrive()?;
         if self.is_durable() {
             match self.rng.below(3) {
                 0 => self.crash(CrashKind::PowerLoss)?,
@@ -75,7 +76,8 @@ impl World {
         }
         // A Gearman worker ends the other jobs. The names of their queues are not valid in
         // beanstalkd's protocol.
-        self.work_as_gearman()?;
+        let queues: Vec<_> = self.model.queues.keys().map(ToString::to_string).collect();
+        self.work_as_gearman(&queues)?;
         if let Some((id, job)) = self.model.jobs.first_key_value() {
             return Err(format!("job {id} is left over: {:?}", job.state));
         }
@@ -120,9 +122,15 @@ impl World {
     /// another job.
     fn finish_unmodelled(&mut self) -> Checked {
         self.ring()?;
+        if self.oracle.judges_gearman() {
+            self.kick_all()?;
+            let queues = self.queues_of_broker()?;
+            self.work_as_gearman(&queues)?;
+        }
         let client = Client::new(Protocol::Beanstalk, &mut self.rng);
         self.connect(client)?;
-        for queue in self.queues_of_broker()? {
+        // The names of Gearman's functions may not be valid in beanstalkd's protocol.
+        for queue in self.queues_of_broker()?.into_iter().filter(|queue| queue.is_ascii()) {
             self.expect(&format!("watch {queue}\r\n"), "WATCHING")?;
             self.expect(&format!("pause-tube {queue} 0\r\n"), "PAUSED")?;
             self.expect(&format!("use {queue}\r\n"), "USING")?;
@@ -178,11 +186,27 @@ impl World {
         }
     }
 
-    fn work_as_gearman(&mut self) -> Checked {
+    /// Makes all scheduled jobs of Gearman ready.
+    fn kick_all(&mut self) -> Checked {
+        let ids = self.oracle.ids_of_gearman();
+        self.with_turn(|world, turn| {
+            let session = turn.open_session(0);
+            for id in ids {
+                // Most jobs are ready, or have ended.
+                let _ = turn.caller(session).kick_job(JobId(id));
+                world.oracle.kicked(id);
+            }
+            turn.close_session(session);
+            Ok(())
+        })?;
+        self.ring()
+    }
+
+    fn work_as_gearman(&mut self, queues: &[String]) -> Checked {
         let client = Client::new(Protocol::Gearman, &mut self.rng);
         self.connect(client)?;
         let last = self.links.len() - 1;
-        for queue in self.model.queues.keys() {
+        for queue in queues {
             self.links[last].to_server.extend(packet(CAN_DO, &[queue.as_bytes()]));
         }
         loop {

@@ -78,6 +78,7 @@ impl World {
                 |session, turn, outbox| {
                     turn.begin_slice();
                     session.end_of_input(turn, outbox);
+                    0
                 },
                 Model::end_of_input,
             )?;
@@ -130,6 +131,7 @@ impl World {
                         break;
                     }
                 }
+                used
             },
             |model, place, observed| model.input(place, bytes, observed),
         )?;
@@ -146,19 +148,19 @@ impl World {
     }
 
     /// Passes the same input to session and model, and compares their answers. `sent` is the new
-    /// part of the input.
+    /// part of the input. The session returns how many bytes of its input it has read.
     fn call(
         &mut self,
         index: usize,
         turn: &mut Turn<'_>,
         sent: &[u8],
-        real: impl FnOnce(&mut dyn Dialect, &mut Turn<'_>, &mut Outbox),
+        real: impl FnOnce(&mut dyn Dialect, &mut Turn<'_>, &mut Outbox) -> usize,
         model: impl FnOnce(&mut Model, u32, &mut Observed<'_>) -> Checked,
     ) -> Checked {
         let link = &mut self.links[index];
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
-        real(&mut *link.session, turn, &mut outbox);
+        let used = real(&mut *link.session, turn, &mut outbox);
         if self.plan.loads_later {
             turn.load_bodies_now();
         } else {
@@ -173,7 +175,7 @@ impl World {
         if !answer.bytes.is_empty() {
             self.trace.bytes(format_args!("{number} >"), &answer.bytes);
         }
-        self.oracle.observe(number, sent, &answer.bytes, self.now)?;
+        self.oracle.observe(number, (sent, used), &answer.bytes, self.now)?;
         if link.session.finished() {
             self.oracle.closed(number, self.now);
         }
@@ -231,6 +233,7 @@ impl World {
         let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
             turn.begin_slice();
             session.event(event, turn, outbox);
+            0
         };
         self.call(index, turn, &[], event, Model::event)?;
         let link = &mut self.links[index];

@@ -55,6 +55,7 @@ impl World {
             self.step()?;
             if self.summary.steps.is_multiple_of(STEPS_BETWEEN_DEEP_CHECKS) {
                 self.check_deeply()?;
+                self.let_all_arrive()?;
             }
         }
         Ok(())

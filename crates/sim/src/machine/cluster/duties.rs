@@ -18,8 +18,9 @@ const GONE_MS: u64 = 100;
 /// The threads of a broker that serves nobody work after at most this time.
 const WORK_MS_MAX: u64 = 60;
 /// The kinds of facts that change jobs: PUT, UPDATE and FINISH.
-const CHANGES: [u8; 3] = [PUT, 3, 5];
+const CHANGES: [u8; 3] = [PUT, 3, FINISH];
 const PUT: u8 = 2;
+const FINISH: u8 = 5;
 /// A group that cannot be applied now is tried again after this time.
 const RETRY_MS: u64 = 5;
 
@@ -350,6 +351,7 @@ fn sabotaged(group: &SealedGroup, sabotage: Sabotage) -> SealedGroup {
             facts.swap(last - 1, last);
         }
         (Sabotage::SkippedFact, Some(last)) => drop(facts.remove(last)),
+        (Sabotage::ForgottenEnds, _) => facts.retain(|fact| fact[0] != FINISH),
         (Sabotage::OtherBodies, _) => return with_other_body(group),
         _ => return group,
     }

@@ -19,7 +19,8 @@ fn watching() -> Oracle {
 fn judge(oracle: &mut Oracle, calls: &[Call]) -> Result<(), String> {
     calls.iter().try_for_each(|(conn, sent, answer, now)| {
         let answer = answer.replace('\n', "\r\n");
-        oracle.observe(*conn, sent.replace('\n', "\r\n").as_bytes(), answer.as_bytes(), *now)?;
+        let sent = sent.replace('\n', "\r\n");
+        oracle.observe(*conn, (sent.as_bytes(), sent.len()), answer.as_bytes(), *now)?;
         oracle.left(*conn, answer.len());
         Ok(())
     })
