@@ -140,7 +140,7 @@ pub struct SocketOptions {
 }
 
 /// Times of keep-alive probes. `None` means the system's default.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Keepalive {
     /// Seconds of silence before the first probe.
     pub idle_s: Option<u32>,
@@ -148,6 +148,14 @@ pub struct Keepalive {
     pub interval_s: Option<u32>,
     /// Number of unanswered probes after which the kernel closes the connection.
     pub count: Option<u32>,
+}
+
+/// A client whose machine is gone is noticed after two minutes. The system's default is two hours,
+/// and for all this time the client would keep its jobs.
+impl Default for Keepalive {
+    fn default() -> Keepalive {
+        Keepalive { idle_s: Some(60), interval_s: Some(15), count: Some(4) }
+    }
 }
 
 impl Default for SocketOptions {
@@ -438,6 +446,19 @@ mod tests {
             ServeError::AddressInUse(address) => assert_eq!(address, first.address),
             other => panic!("{other}"),
         }
+    }
+
+    #[test]
+    fn a_client_that_is_gone_is_noticed_in_minutes() {
+        use rustix::net::sockopt;
+
+        // Accepted sockets inherit the options.
+        let bound = bind(&tcp("127.0.0.1", 0)).unwrap().remove(0);
+        assert!(sockopt::socket_keepalive(&bound.socket).unwrap());
+        let idle = sockopt::tcp_keepidle(&bound.socket).unwrap();
+        let interval = sockopt::tcp_keepintvl(&bound.socket).unwrap();
+        let count = sockopt::tcp_keepcnt(&bound.socket).unwrap();
+        assert_eq!(idle + interval * count, Duration::from_mins(2));
     }
 
     #[test]
