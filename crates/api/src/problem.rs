@@ -48,6 +48,8 @@ pub enum ProblemKind {
     TooLong,
     /// Another request had the same key.
     IdempotencyMismatch,
+    /// Another job has the same key, and the policy of the queue allows one.
+    Duplicate,
     /// The queue has as many jobs as its policy allows.
     QueueFull,
     /// The log has failed, and the server is about to end.
@@ -76,7 +78,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds, by their status.
-    pub const ALL: [ProblemKind; 28] = [
+    pub const ALL: [ProblemKind; 29] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -90,6 +92,7 @@ impl ProblemKind {
         ProblemKind::ConfirmationNeeded,
         ProblemKind::IdempotencyBusy,
         ProblemKind::BadConfiguration,
+        ProblemKind::Duplicate,
         ProblemKind::PreconditionFailed,
         ProblemKind::TooLong,
         ProblemKind::IdempotencyMismatch,
@@ -127,6 +130,7 @@ impl ProblemKind {
             ProblemKind::BadConfiguration => {
                 ("bad-configuration", "configuration not reloaded", 409)
             }
+            ProblemKind::Duplicate => ("duplicate", "duplicate job", 409),
             ProblemKind::PreconditionFailed => {
                 ("precondition-failed", "the job or the queue has changed", 412)
             }
@@ -250,6 +254,7 @@ impl From<PutRefusal> for Problem {
         let (kind, cure) = match refusal {
             PutRefusal::QueueFull => (ProblemKind::QueueFull, "try again when it has fewer jobs"),
             PutRefusal::TooBig => (ProblemKind::TooLong, "see `limits.item_bytes` in its policy"),
+            PutRefusal::Duplicate => (ProblemKind::Duplicate, "see `unique` in its policy"),
             PutRefusal::LogFull => (ProblemKind::LogFull, "finish jobs, or free disk space"),
             PutRefusal::MemoryFull => (ProblemKind::MemoryFull, "finish jobs to make room"),
             PutRefusal::NoNewQueue => (ProblemKind::NoNewQueue, "see `limits.queues`"),

@@ -361,8 +361,11 @@ fn refused(refusal: Refusal, log_full: &'static [u8]) -> &'static [u8] {
 fn not_put(refusal: PutRefusal) -> &'static [u8] {
     match refusal {
         // `DRAINING` asks the client to try another server. This is also good advice if a queue is
-        // full, or if the status forbids writes.
-        PutRefusal::QueueFull | PutRefusal::WritesBlocked | PutRefusal::Draining => reply::DRAINING,
+        // full, or if the status forbids writes. A duplicate has no reply of its own in this protocol.
+        PutRefusal::QueueFull
+        | PutRefusal::Duplicate
+        | PutRefusal::WritesBlocked
+        | PutRefusal::Draining => reply::DRAINING,
         PutRefusal::TooBig => reply::JOB_TOO_BIG,
         PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => {
             reply::OUT_OF_MEMORY

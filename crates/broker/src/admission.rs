@@ -23,6 +23,9 @@ pub enum PutRefusal {
     /// The body is larger than the queue's policy allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
+    /// The queue has a job with the same key, and its policy refuses duplicates.
+    #[error("the queue has a job with the same key")]
+    Duplicate,
     /// The log has no room for the job. Finishing jobs makes room.
     #[error("the log has no room")]
     LogFull,
@@ -44,9 +47,10 @@ pub enum PutRefusal {
 
 impl PutRefusal {
     /// All reasons.
-    pub const ALL: [PutRefusal; 7] = [
+    pub const ALL: [PutRefusal; 8] = [
         PutRefusal::QueueFull,
         PutRefusal::TooBig,
+        PutRefusal::Duplicate,
         PutRefusal::LogFull,
         PutRefusal::MemoryFull,
         PutRefusal::NoNewQueue,
@@ -172,6 +176,8 @@ impl Shared {
             // so the reply waits for all entries so far.
             Refused::QueueFull => (PutRefusal::QueueFull, core.ledger.after_all()),
             Refused::TooBig => (PutRefusal::TooBig, Position::NONE),
+            // The other job may not be durable yet.
+            Refused::Duplicate => (PutRefusal::Duplicate, core.ledger.after_all()),
         };
         self.refusals.count(refusal);
         Answer::new(Err(refusal), after)

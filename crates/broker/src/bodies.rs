@@ -167,6 +167,7 @@ impl Core {
             | Record::QueueDropped(..)
             | Record::Finish { .. }
             | Record::QueueGone(..)
+            | Record::Known(..)
             | Record::Status => {}
         }
     }

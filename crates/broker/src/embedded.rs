@@ -92,6 +92,7 @@ impl From<PutRefusal> for Error {
             PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => Self::Full,
             PutRefusal::QueueFull
             | PutRefusal::TooBig
+            | PutRefusal::Duplicate
             | PutRefusal::WritesBlocked
             | PutRefusal::Draining => Self::Refused,
         }

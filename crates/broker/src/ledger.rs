@@ -233,7 +233,8 @@ impl Ledger {
         // Entries with counters do not wake the committer, because no reply waits for them. A take
         // changes counters, and a finish often follows soon. The finish would have to wait for the
         // sync of the counters.
-        self.appended |= !matches!(record, Record::Count(..) | Record::QueueGone(_));
+        self.appended |=
+            !matches!(record, Record::Count(..) | Record::QueueGone(_) | Record::Known(..));
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
             // The job ended later in the same request, so its earlier changes need no entry.
@@ -287,6 +288,11 @@ impl Ledger {
                 self.note(queue, self.rests_on(after, None));
             }
             Record::QueueGone(queue) => self.note_gone(queue),
+            Record::Known(slot, id) => {
+                let is_live = is_live(engine, slot, id);
+                let after = if is_live { self.after_job(engine, slot) } else { self.ended };
+                self.last = self.last.max(after);
+            }
             Record::Policies => {
                 self.write_fact(meta::POLICIES_KEY, &engine.policies().encode(), engine);
             }

@@ -455,5 +455,6 @@ fn facts_of(job: &ForeignJob<'_>, numbers: &Numbers, now: Millis, wall_ahead_ms:
         death: None,
         expires: job.expires.map(moment),
         wall: job.expires.or(is_delayed.then_some(job.due)).filter(|_| job.by_clock),
+        key: None,
     }
 }

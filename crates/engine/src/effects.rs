@@ -58,6 +58,9 @@ pub enum Record {
     /// A queue vanished, and another queue can get its number. The log does not need this record.
     /// The caller needs it for its own tables of queues.
     QueueGone(QueueId),
+    /// A put stored nothing, because this job has its key. The log does not need this record. But the
+    /// reply depends on the job, which an earlier request put.
+    Known(JobSlot, JobId),
     /// New policies are in force. [`crate::Engine::policies`] returns the new policies.
     Policies,
     /// The status changed. [`crate::Engine::status`] returns the new status.

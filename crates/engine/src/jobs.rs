@@ -12,6 +12,7 @@ mod draft;
 mod facts;
 mod job;
 mod keys;
+mod unique;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index, IndexMut};
@@ -20,8 +21,10 @@ use crate::collections::{IdIndex, Slab};
 use crate::hash::NameHash;
 use crate::ids::{BlockSlot, JobId, JobSlot, Millis, QueueId};
 use crate::limits::JOB_ID_MAX;
+use crate::policy::KeyHash;
 use dead::DeadIndex;
 use keys::Keys;
+use unique::UniqueKeys;
 
 pub use blocks::BlockFacts;
 pub(crate) use blocks::{Block, Blocks};
@@ -35,6 +38,7 @@ pub(crate) use facts::JobKind;
 pub use facts::{Body, Counters, JobFacts, JobList, JobStatus, NewJob, State, Tags};
 pub(crate) use job::{Job, Lease};
 pub(crate) use keys::is_body_key;
+pub(crate) use unique::Stage;
 
 /// The table of all jobs: see the module.
 #[derive(Debug)]
@@ -55,6 +59,7 @@ pub(crate) struct Jobs {
     /// The number of jobs that have an expiry.
     expiring: u64,
     dead: DeadIndex,
+    unique_keys: UniqueKeys,
     counts: Counts,
     /// The number of jobs that are only in memory. Buried jobs do not count.
     unlogged: u64,
@@ -92,6 +97,7 @@ impl Jobs {
             wall_times: BTreeMap::new(),
             expiring: 0,
             dead: DeadIndex::default(),
+            unique_keys: UniqueKeys::default(),
             counts: Counts::default(),
             unlogged: 0,
             bytes: 0,
@@ -142,7 +148,8 @@ impl Jobs {
     /// The memory of all jobs, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let wall_times = self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES;
-        self.bytes + self.blocks.bytes() + self.keys.cold() * bytes::KEY_BYTES + wall_times
+        let keys = self.keys.cold() * bytes::KEY_BYTES + self.unique_keys.bytes();
+        self.bytes + self.blocks.bytes() + keys + wall_times
     }
 
     // --- The table ---
@@ -207,6 +214,9 @@ impl Jobs {
             self.dead.letters -= 1;
             self.dead.remove(dead::place(&job));
         }
+        if !self.unique_keys.is_empty() {
+            self.unique_keys.remove(&job);
+        }
         self.ids.remove(job.id().0);
         self.bytes -= bytes::bytes_of(&job);
         self.resident -= bytes::evictable(&job);
@@ -238,6 +248,9 @@ impl Jobs {
         if self.dead.letters > 0 {
             self.dead.remove(dead::place(job));
         }
+        if !self.unique_keys.is_empty() {
+            self.unique_keys.leave(job);
+        }
         let was_due_later = before.state == State::Delayed && job.expires().is_none();
         if next == State::Buried {
             self.keys.remove(job);
@@ -245,6 +258,9 @@ impl Jobs {
         job.set_state(next);
         if before.state == State::Buried {
             self.keys.insert(job);
+        }
+        if !self.unique_keys.is_empty() {
+            self.unique_keys.enter(job);
         }
         self.unlogged = self.unlogged + u64::from(job.is_unlogged()) - u64::from(was_unlogged);
         self.counts.remove(before);
@@ -298,10 +314,12 @@ impl Jobs {
         let order = self.deal_id();
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         self.keys.remove(job);
+        self.unique_keys.leave(job);
         let expires = job.expires().is_some();
         self.expiring -= u64::from(expires);
         job.set_queue(queue, created, order);
         self.keys.insert(job);
+        self.unique_keys.enter(job);
         // A time of the wall clock is the due time, if the job does not expire.
         if expires || job.state() != State::Delayed {
             self.wall_times.remove(&slot);
@@ -319,8 +337,9 @@ impl Jobs {
 
     /// Makes a job a dead letter. It must not be one.
     pub(crate) fn set_death(&mut self, slot: JobSlot, death: Death) {
-        let job = &mut self[slot];
+        let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         debug_assert!(job.death().is_none());
+        self.unique_keys.leave(job);
         job.set_death(Some(Box::new(death)));
         let place = dead::place(job);
         self.dead.letters += 1;
@@ -335,7 +354,9 @@ impl Jobs {
             let place = dead::place(job);
             self.dead.remove(place);
             self.dead.letters -= 1;
-            self[slot].set_death(None);
+            let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
+            job.set_death(None);
+            self.unique_keys.enter(job);
             self.recharge(slot);
         }
         self[slot].forget_attempts();
@@ -362,6 +383,28 @@ impl Jobs {
             return None;
         }
         self.dead.next(queue, after.unwrap_or_default())
+    }
+
+    // --- Keys of unique jobs ---
+
+    /// Gives a new or restored job the key that makes it unique.
+    pub(crate) fn set_unique_key(&mut self, slot: JobSlot, key: KeyHash) {
+        self.unique_keys.set(self.slab.get(slot.0).expect("the caller holds a live slot"), key);
+    }
+
+    /// The key that makes a job unique. `None`: it has none.
+    pub(crate) fn unique_key(&self, id: JobId) -> Option<KeyHash> {
+        if self.unique_keys.is_empty() { None } else { self.unique_keys.key(id) }
+    }
+
+    /// The jobs of a queue with this key at this stage, newest first. Dead letters have no stage.
+    pub(crate) fn with_unique_key(
+        &self,
+        queue: QueueId,
+        key: KeyHash,
+        stage: Stage,
+    ) -> impl Iterator<Item = JobSlot> {
+        self.unique_keys.with_key(queue, key, stage).filter_map(|id| self.find(id))
     }
 
     // --- Bodies ---
@@ -512,6 +555,7 @@ impl Jobs {
         let mut counts = Counts::default();
         let (mut keyed, mut unlogged, mut bytes, mut resident) = (0, 0, 0, 0);
         let (mut letters, mut indexed) = (0, 0);
+        let mut unique_keys = (0, 0);
         let expiring = self.iter().filter(|(_, job)| job.expires().is_some()).count();
         assert_eq!(self.expiring, expiring as u64, "the jobs that have an expiry");
         let submitted = self.iter().filter(|(_, job)| job.is_submitted()).map(|(slot, _)| slot);
@@ -532,6 +576,11 @@ impl Jobs {
                 assert!(self.dead.has(&place), "dead letter {id} is in the index");
                 indexed += 1;
             }
+            unique_keys.0 += usize::from(self.unique_keys.key(id).is_some());
+            if let Some(is_found) = self.unique_keys.has(job) {
+                assert!(is_found, "job {id} is found by its key");
+                unique_keys.1 += 1;
+            }
             assert_eq!(job.extra_units, bytes::extra_units(job), "what is counted for job {id}");
             bytes += bytes::bytes_of(job);
             resident += bytes::evictable(job);
@@ -546,6 +595,7 @@ impl Jobs {
         assert_eq!(self.keys.len(), keyed, "only keys of jobs");
         assert_eq!(self.dead.letters, letters, "dead letters");
         assert_eq!(self.dead.len() as u64, indexed, "only dead letters are in the index");
+        assert_eq!(self.unique_keys.len(), unique_keys, "only keys of jobs");
         assert_eq!(self.ids.len(), self.slab.len());
         assert_eq!(counts, self.counts);
         assert_eq!(unlogged, self.unlogged);

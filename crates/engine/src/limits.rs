@@ -38,6 +38,9 @@ pub const UNIT_COMPARISONS: usize = 64;
 /// other expired jobs. If a policy lowers the limit of a queue, several puts together shrink the
 /// queue to the new limit.
 pub const PUT_ENDS_MAX: usize = 2;
+/// A put looks at no more than this many jobs with its key, of each stage. Usually there is at most
+/// one. There are more if the policy changes, or if clients kick buried jobs.
+pub const SAME_UNIQUE_MAX: usize = 16;
 /// The longest error of a dead letter, in bytes. The rest of a longer error is dropped.
 pub const DEAD_ERROR_BYTES_MAX: usize = 1024;
 /// The server keeps the warnings of this many jobs, for their errors if they become dead letters.

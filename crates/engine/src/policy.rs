@@ -17,6 +17,7 @@ mod pause;
 mod retries;
 #[cfg(test)]
 mod tests;
+mod unique;
 
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub use dead_letters::{DeadLetters, DeadTarget};
@@ -30,6 +31,7 @@ pub use key::{
 pub use pattern::Pattern;
 pub use pause::PausePolicy;
 pub use retries::{Backoff, Retries};
+pub use unique::{OnDuplicate, Unique, UniqueWindow};
 
 use std::mem::discriminant;
 use std::num::NonZeroU32;
@@ -92,6 +94,8 @@ pub struct Policy {
     pub rate_burst: Option<NonZeroU32>,
     /// How many jobs of the queue can be leased at one time. `None`: any number.
     pub concurrency: Option<NonZeroU32>,
+    /// Which jobs are the same job, and what happens to a put of one that is there already.
+    pub unique: Unique,
 }
 
 impl Policy {
@@ -202,10 +206,18 @@ pub enum Setting {
     RateBurst(Option<NonZeroU32>),
     /// See [`Policy::concurrency`].
     Concurrency(Option<NonZeroU32>),
+    /// See [`Unique::by`].
+    UniqueBy(Option<Key>),
+    /// See [`Unique::window`].
+    UniqueWindow(UniqueWindow),
+    /// See [`Unique::on_duplicate`].
+    OnDuplicate(OnDuplicate),
+    /// See [`Unique::ignore_buried`].
+    IgnoreBuried(bool),
 }
 
 /// The number of settings.
-const SETTINGS: usize = 34;
+const SETTINGS: usize = 38;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -265,6 +277,7 @@ impl Default for Policy {
             rate: None,
             rate_burst: None,
             concurrency: None,
+            unique: Unique::default(),
         }
     }
 }
@@ -308,6 +321,10 @@ impl Policy {
             Setting::Rate(self.rate),
             Setting::RateBurst(self.rate_burst),
             Setting::Concurrency(self.concurrency),
+            Setting::UniqueBy(self.unique.by.clone()),
+            Setting::UniqueWindow(self.unique.window),
+            Setting::OnDuplicate(self.unique.on_duplicate),
+            Setting::IgnoreBuried(self.unique.ignore_buried),
         ]
     }
 
@@ -347,6 +364,10 @@ impl Policy {
             Setting::Rate(rate) => self.rate = *rate,
             Setting::RateBurst(burst) => self.rate_burst = *burst,
             Setting::Concurrency(limit) => self.concurrency = *limit,
+            Setting::UniqueBy(key) => self.unique.by.clone_from(key),
+            Setting::UniqueWindow(window) => self.unique.window = *window,
+            Setting::OnDuplicate(answer) => self.unique.on_duplicate = *answer,
+            Setting::IgnoreBuried(ignores) => self.unique.ignore_buried = *ignores,
         }
     }
 }
@@ -391,6 +412,10 @@ impl Setting {
             Setting::Rate(_) => "rate.per_second",
             Setting::RateBurst(_) => "rate.burst",
             Setting::Concurrency(_) => "concurrency.limit",
+            Setting::UniqueBy(_) => "unique.by",
+            Setting::UniqueWindow(_) => "unique.window",
+            Setting::OnDuplicate(_) => "unique.on_duplicate",
+            Setting::IgnoreBuried(_) => "unique.ignore_buried",
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     pub(crate) buries: u64,
     pub(crate) ends: u64,
     pub(crate) timeouts: u64,
+    pub(crate) duplicates_joined: u64,
+    pub(crate) keyless: u64,
     pub(crate) item_queue_creates: u64,
     pub(crate) item_queue_deletes: u64,
     pub(crate) idle_queue_deletes: u64,

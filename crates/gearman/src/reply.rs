@@ -34,6 +34,9 @@ pub(crate) const HANDLE_TOO_LARGE: Failure = Failure(
 pub(crate) const QUEUE_FULL: Failure = Failure("QUEUE_ERROR", "Job queue is full");
 /// The error if the log has no room. The original sends the same error if its store refuses a job.
 pub(crate) const QUEUE_ERROR: Failure = Failure("QUEUE_ERROR", "QUEUE_ERROR");
+/// The error if the policy of the function refuses a job with the key of another job. The original has
+/// no such policy.
+pub(crate) const DUPLICATE: Failure = Failure("QUEUE_ERROR", "Job exists already");
 /// The error if the server drains. The original has no such error. Clients show the text.
 pub(crate) const DRAINING: Failure = Failure("QUEUE_ERROR", "Server is draining");
 pub(crate) const UNKNOWN_OPTION: Failure =
@@ -87,6 +90,7 @@ fn total_bytes(arguments: &[&[u8]]) -> usize {
 pub(crate) fn not_submitted(refusal: PutRefusal) -> Failure {
     match refusal {
         PutRefusal::QueueFull | PutRefusal::TooBig => QUEUE_FULL,
+        PutRefusal::Duplicate => DUPLICATE,
         PutRefusal::LogFull
         | PutRefusal::MemoryFull
         | PutRefusal::NoNewQueue

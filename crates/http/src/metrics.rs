@@ -264,6 +264,16 @@ fn render_totals(page: &mut Exposition, totals: &Totals) {
         ("lineshaft_releases_total", "Times that a client gave a job back.", totals.releases),
         ("lineshaft_buries_total", "Times that a client buried a job.", totals.buries),
         ("lineshaft_timeouts_total", "Times that a job's time to run ended.", totals.timeouts),
+        (
+            "lineshaft_duplicate_puts_total",
+            "Puts that were answered with a job that has the same key.",
+            totals.duplicates,
+        ),
+        (
+            "lineshaft_keyless_jobs_total",
+            "Jobs without a key in queues with the policy `unique`.",
+            totals.keyless,
+        ),
     ];
     for (name, help, value) in counters {
         page.number(name, Counter, help, value);
@@ -304,6 +314,7 @@ fn refusal_name(refusal: PutRefusal) -> &'static str {
     match refusal {
         PutRefusal::QueueFull => "queue_full",
         PutRefusal::TooBig => "too_big",
+        PutRefusal::Duplicate => "duplicate",
         PutRefusal::LogFull => "log_full",
         PutRefusal::MemoryFull => "memory_full",
         PutRefusal::NoNewQueue => "queue_limit",

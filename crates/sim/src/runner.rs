@@ -78,6 +78,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
         world.summary.copies = tally.copies;
         world.summary.expiries = tally.expiries;
         world.summary.rejections = tally.rejections;
+        world.summary.duplicates = tally.duplicates;
         world.summary.texts = tally.texts;
         world.summary.calls = tally.calls;
         world.summary.judged = world.oracle.judged();
@@ -152,6 +153,7 @@ impl Summary {
             copies,
             expiries,
             rejections,
+            duplicates,
             texts,
             calls,
             long_clearings,
@@ -182,6 +184,7 @@ impl Summary {
         self.copies += copies;
         self.expiries += expiries;
         self.rejections += rejections;
+        self.duplicates += duplicates;
         self.texts += texts;
         self.calls += calls;
         self.long_clearings += long_clearings;

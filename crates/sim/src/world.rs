@@ -107,6 +107,8 @@ pub struct Summary {
     pub expiries: u64,
     /// Puts that policies refused.
     pub rejections: u64,
+    /// Puts that found a job with their key.
+    pub duplicates: u64,
     /// Requests of Kestrel's text protocol.
     pub texts: u64,
     /// Calls of Kestrel's thrift protocol.

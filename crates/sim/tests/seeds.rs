@@ -33,6 +33,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.copies > FIXED_SEEDS, "{summary:?}");
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
+    assert!(summary.duplicates > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.texts > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.calls > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.long_clearings > FIXED_SEEDS / 200, "{summary:?}");

@@ -313,6 +313,10 @@ pub(super) fn redrive_refused(refusal: RedriveRefusal, id: JobId) -> Problem {
             let why = format!("job {} cannot come back: {STORES_NOTHING}", id.0);
             Problem::new(ProblemKind::WrongState, why)
         }
+        RedriveRefusal::Refused(RedriveRefused::KeyTaken) => {
+            let why = format!("job {} cannot come back: {}", id.0, RedriveRefused::KeyTaken);
+            Problem::new(ProblemKind::Duplicate, why)
+        }
         RedriveRefusal::Put(refusal) => refusal.into(),
     }
 }

@@ -70,6 +70,9 @@ impl Caller<'_> {
             Err(MoveRefused::NoRoom(Refused::TooBig)) => {
                 (PutRefusal::TooBig.into(), Position::NONE)
             }
+            Err(MoveRefused::NoRoom(Refused::Duplicate)) => {
+                (PutRefusal::Duplicate.into(), core.ledger.after_all())
+            }
         };
         Answer::new(Err(refusal), after)
     }

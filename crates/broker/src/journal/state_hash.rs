@@ -53,8 +53,12 @@ pub(crate) fn job_hash(
         Some(Tags { unique, reducer }) => mix.bytes(unique).bytes(reducer),
         None => mix,
     };
-    // Without failed attempts and dead letters, the hash is that of older versions.
+    // Without failed attempts, dead letters and keys of unique jobs, the hash is that of older versions.
     let mix = if facts.attempts == 0 { mix } else { mix.word(facts.attempts.into()) };
+    let mix = match &facts.key {
+        Some(key) => mix.bytes(key),
+        None => mix,
+    };
     let Some(death) = &facts.death else { return mix.value() };
     let Death { died, until, cause, attempts, origin, worker, error } = &**death;
     mix.word(died.0)

@@ -5,6 +5,7 @@
 //! little-endian. A plain job has no optional fields.
 
 use engine::limits::{DEAD_ERROR_BYTES_MAX, DEAD_WORKER_BYTES_MAX, QUEUE_NAME_BYTES_MAX};
+use engine::policy::KeyHash;
 use engine::{Counters, Death, DeathCause, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
 
@@ -25,14 +26,18 @@ const MORE: u8 = 1 << 7;
 const ATTEMPTS: u8 = 1;
 /// Why the job is a dead letter: see [`death_bytes`]. A bit of the second byte.
 const DEATH: u8 = 1 << 1;
+/// The key that makes the job unique. A bit of the second byte.
+const KEY: u8 = 1 << 2;
 
 const COUNTERS_LEN: usize = 24;
+const KEY_LEN: usize = size_of::<KeyHash>();
 
 /// Longest key or reducer in bytes. By spec gearman 1.2, 64 would be enough.
 const TAG_LEN_MAX: usize = 255;
 
 /// Longest options, without the facts of a dead letter.
-const OPTIONS_LEN_MAX: usize = 2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4;
+const OPTIONS_LEN_MAX: usize =
+    2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4 + KEY_LEN;
 
 /// The error if this version cannot decode the meta of a job in the log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -63,7 +68,8 @@ impl OptionalFields {
     pub(crate) fn of(facts: &JobFacts, tags: Option<Tags<'_>>) -> Self {
         let mut options = Self::none();
         let more = if facts.attempts == 0 { 0 } else { ATTEMPTS }
-            | if facts.death.is_none() { 0 } else { DEATH };
+            | if facts.death.is_none() { 0 } else { DEATH }
+            | if facts.key.is_none() { 0 } else { KEY };
         if more != 0 {
             options.field(MORE, &[more]);
         }
@@ -98,6 +104,13 @@ impl OptionalFields {
         if let Some(death) = &facts.death {
             options.of_dead = options.bytes[..options.len].to_vec();
             death_bytes(death, &mut options.of_dead);
+        }
+        if let Some(key) = &facts.key {
+            if facts.death.is_some() {
+                options.of_dead.extend(key);
+            } else {
+                options.field(MORE, key);
+            }
         }
         options
     }
@@ -238,6 +251,7 @@ pub(crate) fn facts<'a>(
         death: None,
         expires: None,
         wall: None,
+        key: None,
     };
     let mut tags = None;
     if let Some((&fields, rest)) = meta.options.split_first() {
@@ -261,7 +275,7 @@ fn read_options<'a>(
         Some(field)
     };
     let more = if fields & MORE == 0 { 0 } else { *take(1)?.first()? };
-    if more & !(ATTEMPTS | DEATH) != 0 {
+    if more & !(ATTEMPTS | DEATH | KEY) != 0 {
         return None;
     }
     if fields & DELAY != 0 {
@@ -294,6 +308,9 @@ fn read_options<'a>(
     }
     if more & DEATH != 0 {
         facts.death = Some(Box::new(read_death(&mut take)?));
+    }
+    if more & KEY != 0 {
+        facts.key = Some(take(KEY_LEN)?.try_into().ok()?);
     }
     rest.is_empty().then_some(tags)
 }
@@ -371,6 +388,7 @@ mod tests {
             death: None,
             expires: None,
             wall: None,
+            key: None,
         }
     }
 
@@ -418,8 +436,11 @@ mod tests {
             death: Some(Box::new(dead())),
             expires: Some(Millis(12)),
             wall: Some(Millis(13)),
+            key: Some([21; KEY_LEN]),
             ..plain()
         };
+        let alive = JobFacts { death: None, ..full.clone() };
+        assert_eq!(round_trip(&alive, None), alive);
         assert_eq!(round_trip(&full, None), full);
         let newer = Counters { takes: 7, ..counters };
         let read = round_trip(&full, Some(&counters_bytes(&newer)));
@@ -461,6 +482,9 @@ mod tests {
         bytes.extend([5, 17, 0, 0, 0]);
         bytes.extend(b"\x04\0mail\x04\x0010.1\x02\0no");
         assert_eq!(OptionalFields::of(&death, None).bytes(), bytes);
+        let unique = JobFacts { key: Some([21; KEY_LEN]), ..plain() };
+        let bytes = [&[1 << 7, 1 << 2][..], &[21; KEY_LEN]].concat();
+        assert_eq!(OptionalFields::of(&unique, None).bytes(), bytes);
         // An older version wrote this meta, without a field for the wall clock.
         let before = [&[EXPIRES], &12_u64.to_le_bytes()[..]].concat();
         let meta = Meta { options: &before, ..OptionalFields::none().meta(&plain()) };
@@ -485,7 +509,8 @@ mod tests {
             |state, options| Meta { state, options, ..OptionalFields::none().meta(&plain()) };
         assert!(facts(&meta(9, &[]), None).is_err());
         assert!(facts(&meta(1, &[MORE]), None).is_err());
-        assert!(facts(&meta(1, &[MORE, 1 << 2]), None).is_err());
+        assert!(facts(&meta(1, &[MORE, 1 << 3]), None).is_err());
+        assert!(facts(&meta(1, &[MORE, KEY, 0]), None).is_err());
         assert!(facts(&meta(1, &[MORE, DEATH, 0]), None).is_err());
         assert!(facts(&meta(1, &[DELAY, 0]), None).is_err());
         assert!(facts(&meta(1, &[0, 0]), None).is_err());

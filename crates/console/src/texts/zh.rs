@@ -498,6 +498,7 @@ fn chinese_problem(kind: &str) -> &'static str {
         "idempotency-mismatch" => "这个键属于另一个请求",
         "bad-configuration" => "配置没有重新加载",
         "too-long" => "太长",
+        "duplicate" => "任务重复",
         "queue-full" => "队列已满",
         "draining" => "服务器正在排空",
         "writes-blocked" => "服务器拒绝写入",

@@ -79,7 +79,8 @@ impl Engine {
         let job = self.jobs.get(slot).filter(|job| job.may_be_cold());
         job.is_some_and(|job| {
             let queue = &self.queues[job.queue()];
-            queue.removals() == 0 && !needs_all_jobs(queue)
+            let is_unique = self.jobs.unique_key(job.id()).is_some();
+            queue.removals() == 0 && !needs_all_jobs(queue) && !is_unique
         })
     }
 

@@ -27,6 +27,9 @@ pub enum RedriveRefused {
     /// `fanout_only`.
     #[error("the queue that the job came from stores no jobs")]
     StoresNothing,
+    /// Another job has its key by now, and the policy `unique` of the queue counts.
+    #[error("another job has its key; the policy `unique` of the queue allows one")]
+    KeyTaken,
 }
 
 impl Failure<'_> {
@@ -183,6 +186,11 @@ impl Engine {
         let job = &self.jobs[slot];
         let (state, from) = (job.state(), job.queue());
         let origin: Option<Name> = job.death().map(|death| death.origin.clone());
+        let moves_to = origin.as_deref().filter(|origin| !origin.is_empty());
+        let returns = state != State::Leased && (state == State::Buried || origin.is_some());
+        if returns && self.key_is_taken(slot, moves_to.unwrap_or(self.queues[from].name())) {
+            return Err(RedriveRefused::KeyTaken);
+        }
         match (state, origin) {
             (State::Leased, _) => return Err(RedriveRefused::Leased),
             (State::Ready | State::Delayed, None) => return Err(RedriveRefused::NotDead),

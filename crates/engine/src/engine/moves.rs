@@ -51,6 +51,9 @@ impl Engine {
         if self.alias(to).is_some() || self.policy(to).fanout_only {
             return Err(MoveRefused::StoresNothing);
         }
+        if self.key_is_taken(slot, to) {
+            return Err(Refused::Duplicate.into());
+        }
         let to = self.queue_or_create(to);
         if let Err(refused) = self.check_room(to, body_bytes) {
             self.drop_if_unwanted(to, effects);

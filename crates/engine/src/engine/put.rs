@@ -2,6 +2,7 @@
 
 mod route;
 mod submit;
+mod unique;
 
 pub use route::Refused;
 pub use submit::Submit;
@@ -11,10 +12,11 @@ use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, Job, JobKind, NewJob, State};
 use crate::limits::{PUT_ENDS_MAX, UNIT_BODY_BYTES};
-use crate::policy::{PRIORITY_DEFAULT, QueueSync, Unsent};
+use crate::policy::{KeyHash, PRIORITY_DEFAULT, QueueSync, Unsent};
 use crate::queues::Extension;
 use crate::wall::When;
 use route::Routed;
+pub(super) use unique::{Admitted, Offer};
 
 impl Engine {
     /// Puts a job into the queue that this session uses, and into all other queues on the route.
@@ -84,7 +86,7 @@ impl Engine {
             }
         }
         let route = self.route_to(name, true, effects);
-        let routed = self.put_along(route, &draft, effects);
+        let routed = self.put_along(route, &draft, b"", effects);
         routed.refused.map_or(Ok(()), Err)
     }
 
@@ -102,15 +104,18 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
         match self.queues[queue].extension().map(Extension::is_single) {
-            None => Ok(self.put_one(queue, draft, JobKind::Logged, effects)),
-            Some(true) => {
-                self.admit(queue, draft.body.len(), effects)?;
-                Ok(self.put_one(queue, draft, self.kind_in(queue), effects))
-            }
+            None => Ok(self.put_one(queue, draft, JobKind::Logged, None, effects)),
+            Some(true) => match self.admit(queue, Offer::alone(&draft), effects)? {
+                Admitted::New(key) => {
+                    let kind = self.kind_in(queue);
+                    Ok(self.put_one(queue, draft, kind, key, effects))
+                }
+                Admitted::Same(slot) => Ok(self.jobs[slot].id()),
+            },
             Some(false) => {
                 let name = self.queues[queue].owned_name();
                 let route = self.route_to(&name, false, effects);
-                let routed = self.put_along(route, &draft, effects);
+                let routed = self.put_along(route, &draft, b"", effects);
                 self.answer(&routed)
             }
         }
@@ -124,23 +129,27 @@ impl Engine {
         queue: QueueId,
         draft: Draft,
         kind: JobKind,
+        key: Option<KeyHash>,
         effects: &mut Effects,
     ) -> JobId {
         // The job will get this number. Reading the number from the job would cost another memory
         // access.
         let id = JobId(self.jobs.next_id());
         let slot = self.insert_job(queue, draft, kind);
+        if let Some(key) = key {
+            self.jobs.set_unique_key(slot, key);
+        }
         self.note(Record::Put, slot, effects);
         self.list_new_job(slot, effects);
         id
     }
 
     /// The job number for the reply to a put along a route. Usually it is the number of the job in
-    /// the requested queue. If the requested queue stored no job, it is the number of the first job
-    /// on the route. A put can be accepted although no queue stores a job. Then the reply gets a
-    /// new number, and no job gets this number.
+    /// the requested queue, or of the job that has the key of the put there. If the requested queue
+    /// stored no job, it is the number of the first job on the route. A put can be accepted although
+    /// no queue stores a job. Then the reply gets a new number, and no job gets this number.
     pub(super) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
-        match (routed.refused, routed.requested.or(routed.first)) {
+        match (routed.refused, routed.requested.or(routed.same).or(routed.first)) {
             (Some(refused), _) => Err(refused),
             (None, Some(slot)) => Ok(self.jobs[slot].id()),
             (None, None) => Ok(self.jobs.deal_id()),

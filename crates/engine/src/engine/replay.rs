@@ -154,6 +154,9 @@ impl Engine {
         if let Some(wall) = facts.wall {
             self.jobs.set_wall_time(slot, wall);
         }
+        if let Some(key) = facts.key {
+            self.jobs.set_unique_key(slot, key);
+        }
         if facts.death.is_some() {
             self.arm_queue(queue);
         }
@@ -271,6 +274,7 @@ mod tests {
             buried_order: 0,
             expires: None,
             wall: None,
+            key: None,
         };
         let mut engine = Engine::new(crate::EngineSetup::default(), Millis(5), 1);
         let mut restore = |queue: &[u8], facts| {

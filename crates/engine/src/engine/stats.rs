@@ -93,12 +93,18 @@ pub struct Totals {
     pub idle_queue_deletes: u64,
     /// Leases that ended at their deadline, since the process started.
     pub timeouts: u64,
+    /// Puts that stored nothing because another job had their key, since the process started. Without
+    /// those that were refused.
+    pub duplicates: u64,
+    /// Jobs that the policy `unique` could not give a key, since the process started.
+    pub keyless: u64,
 }
 
 impl Engine {
     /// The facts of a job, as the log stores them.
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
-        self.jobs[slot].facts(self.jobs.wall_time(slot))
+        let job = &self.jobs[slot];
+        job.facts(self.jobs.wall_time(slot), self.jobs.unique_key(job.id()))
     }
 
     /// The tags of a job that was made by a submit, as the log stores them. Other jobs have no
@@ -289,6 +295,8 @@ impl Engine {
             item_queue_deletes: self.tally.item_queue_deletes,
             idle_queue_deletes: self.tally.idle_queue_deletes,
             timeouts: self.tally.timeouts,
+            duplicates: self.tally.duplicates_joined,
+            keyless: self.tally.keyless,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::dead::Death;
 use crate::ids::{JobId, Millis, QueueId};
+use crate::policy::KeyHash;
 
 /// The bytes of a job. The type counts references, so any number of jobs and replies can share one
 /// body.
@@ -136,6 +137,9 @@ pub struct JobFacts {
     /// The time of the wall clock at which the job expires. If the job does not expire: when it is
     /// due. `None`: no client gave a time of the wall clock.
     pub wall: Option<Millis>,
+    /// The key that makes the job unique in its queue: see [`crate::policy::Unique`]. `None`: it had
+    /// none when it was put.
+    pub key: Option<KeyHash>,
 }
 
 /// The present facts of a job, and its queue.

@@ -9,8 +9,8 @@
 use std::num::NonZeroU32;
 
 use super::{
-    Backoff, DeadTarget, Name, Pattern, Per, QueueSync, Rate, Rule, RuleSetting, Rules, Setting,
-    WhenFull,
+    Backoff, DeadTarget, Key, Name, OnDuplicate, Pattern, Per, QueueSync, Rate, Rule, RuleSetting,
+    Rules, Setting, UniqueWindow, WhenFull,
 };
 
 const VERSION: u8 = 1;
@@ -94,7 +94,8 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         | Setting::Retries(truth)
         | Setting::RetryRelease(truth)
         | Setting::RetryDisconnect(truth)
-        | Setting::Pause(truth) => bytes.push((*truth).into()),
+        | Setting::Pause(truth)
+        | Setting::IgnoreBuried(truth) => bytes.push((*truth).into()),
         Setting::ExpireTo(name) | Setting::PauseReason(name) => {
             bytes.push(name.is_some().into());
             if let Some(name) = name {
@@ -141,6 +142,20 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             Backoff::Linear => 1,
             Backoff::Exponential => 2,
         }),
+        Setting::UniqueBy(key) => {
+            bytes.push(key.is_some().into());
+            if let Some(key) = key {
+                put_name(bytes, key.as_str().as_bytes());
+            }
+        }
+        Setting::UniqueWindow(window) => bytes.push(match window {
+            UniqueWindow::UntilDone => 0,
+            UniqueWindow::UntilStart => 1,
+        }),
+        Setting::OnDuplicate(answer) => bytes.push(match answer {
+            OnDuplicate::ReturnExisting => 0,
+            OnDuplicate::Refuse => 1,
+        }),
     }
 }
 
@@ -177,10 +192,14 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Delay(_) => 43,
         Setting::Pause(_) => 45,
         Setting::PauseReason(_) => 46,
-        // 27 to 30 are for unique jobs, 33 and 35 for keys.
+        // 33 and 35 are for keys.
         Setting::Rate(_) => 31,
         Setting::RateBurst(_) => 32,
         Setting::Concurrency(_) => 34,
+        Setting::UniqueBy(_) => 27,
+        Setting::UniqueWindow(_) => 28,
+        Setting::OnDuplicate(_) => 29,
+        Setting::IgnoreBuried(_) => 30,
     }
 }
 
@@ -307,6 +326,18 @@ impl Reader<'_> {
             31 => Setting::Rate(if self.boolean()? { Some(self.rate()?) } else { None }),
             32 => Setting::RateBurst(self.limit()?),
             34 => Setting::Concurrency(self.limit()?),
+            27 => Setting::UniqueBy(self.key()?),
+            28 => Setting::UniqueWindow(match self.byte()? {
+                0 => UniqueWindow::UntilDone,
+                1 => UniqueWindow::UntilStart,
+                _ => return Err(Malformed),
+            }),
+            29 => Setting::OnDuplicate(match self.byte()? {
+                0 => OnDuplicate::ReturnExisting,
+                1 => OnDuplicate::Refuse,
+                _ => return Err(Malformed),
+            }),
+            30 => Setting::IgnoreBuried(self.boolean()?),
             _ => return Err(Malformed),
         })
     }
@@ -328,6 +359,15 @@ impl Reader<'_> {
             return Ok(None);
         }
         NonZeroU32::new(self.small()?).map(Some).ok_or(Malformed)
+    }
+
+    fn key(&mut self) -> Result<Option<Key>, Malformed> {
+        if !self.boolean()? {
+            return Ok(None);
+        }
+        let text = self.name()?;
+        let text = std::str::from_utf8(&text).map_err(|_| Malformed)?;
+        text.parse().map(Some).map_err(|_| Malformed)
     }
 
     fn backoff(&mut self) -> Result<Backoff, Malformed> {

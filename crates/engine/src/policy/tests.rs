@@ -223,6 +223,21 @@ fn some_setting() -> impl Strategy<Value = Setting> {
         some_names().prop_map(Setting::Alias),
         some_names().prop_map(Setting::CopyTo),
         some_retry_setting(),
+        some_unique_setting(),
+    ]
+}
+
+fn some_unique_setting() -> impl Strategy<Value = Setting> {
+    let keys = vec!["body", "json:/a~1b/0", "prefix:8", "until:\\x00", "gm:unique", "regex:^(a+)"];
+    let key = proptest::option::of(proptest::sample::select(keys));
+    let parsed = |text: &str| text.parse().expect("it is a key");
+    prop_oneof![
+        key.prop_map(move |key| Setting::UniqueBy(key.map(parsed))),
+        prop_oneof![Just(UniqueWindow::UntilDone), Just(UniqueWindow::UntilStart)]
+            .prop_map(Setting::UniqueWindow),
+        prop_oneof![Just(OnDuplicate::ReturnExisting), Just(OnDuplicate::Refuse)]
+            .prop_map(Setting::OnDuplicate),
+        any::<bool>().prop_map(Setting::IgnoreBuried),
     ]
 }
 

@@ -6,7 +6,7 @@
 
 use super::cold::Cold;
 use super::gates::Gates;
-use crate::ids::Millis;
+use crate::ids::{JobId, Millis};
 use crate::policy::{Policy, parent_name};
 
 /// The optional parts of a queue.
@@ -26,6 +26,8 @@ pub(crate) struct Extension {
     pub(super) gates: Gates,
     /// The cold jobs. `None`: the queue has none.
     pub(super) cold: Option<Box<Cold>>,
+    /// The last removal of the queue ends the jobs with smaller numbers.
+    removal_end: JobId,
     pub(crate) created: Millis,
     /// The queue's timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
@@ -57,6 +59,7 @@ impl Extension {
             policy_waits: false,
             gates: Gates::new(created),
             cold: None,
+            removal_end: JobId(0),
             created,
             sweep_rests_until: Millis(0),
             last_read: None,
@@ -98,6 +101,15 @@ impl Extension {
             && !self.policy.fanout_only
             && self.policy.copy_to.is_empty()
             && self.policy.alias.is_empty()
+    }
+
+    /// A removal in progress ends the jobs with smaller numbers.
+    pub(crate) fn removal_end(&self) -> JobId {
+        self.removal_end
+    }
+
+    pub(crate) fn set_removal_end(&mut self, end: JobId) {
+        self.removal_end = end;
     }
 
     pub(super) fn set_policy(&mut self, policy: Policy) {

@@ -68,7 +68,8 @@ impl Follower {
             | Record::Moved(..)
             | Record::Rerouted { .. }
             | Record::Count(..)
-            | Record::QueueGone(_) => {}
+            | Record::QueueGone(_)
+            | Record::Known(..) => {}
             Record::Finish { id, .. } => {
                 // A job that was put and has ended in the same request never came here.
                 if let Ok(own) = self.engine.slot(*id) {

@@ -16,6 +16,7 @@ mod retries;
 mod routes;
 mod semantics;
 mod spans;
+mod unique;
 mod wall;
 mod work;
 mod world;

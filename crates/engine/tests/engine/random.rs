@@ -4,7 +4,8 @@
 use std::num::NonZeroU32;
 
 use lineshaft_engine::policy::{
-    Backoff, DeadTarget, Per, QueueSync, Rate, Rule, Rules, Setting, WhenFull,
+    Backoff, DeadTarget, OnDuplicate, Per, QueueSync, Rate, Rule, Rules, Setting, UniqueWindow,
+    WhenFull,
 };
 use lineshaft_engine::{
     Event, GrabOrder, Handout, JobId, LeaseId, Millis, NewJob, News, Patience, ReadMode,
@@ -93,11 +94,30 @@ fn rules(number: u64) -> Rules {
             Setting::Concurrency(NonZeroU32::new(number as u32 % 3)),
         ],
     );
-    let all = [limits, ages, routes, memory, alias, retries, gates];
+    let key = ["body", "prefix:1", "gm:unique"][number as usize % 3];
+    let unique = Rule::new(
+        ["*"],
+        [
+            Setting::UniqueBy(Some(key.parse().expect("it is a key"))),
+            Setting::UniqueWindow(if number.is_multiple_of(8) {
+                UniqueWindow::UntilStart
+            } else {
+                UniqueWindow::UntilDone
+            }),
+            Setting::IgnoreBuried(number.is_multiple_of(6)),
+            Setting::OnDuplicate(if number.is_multiple_of(10) {
+                OnDuplicate::Refuse
+            } else {
+                OnDuplicate::ReturnExisting
+            }),
+        ],
+    );
+    let all = [limits, ages, routes, memory, alias, retries, gates, unique];
     let picked = all.into_iter().enumerate().filter(|(at, _)| {
         number & (1 << at) != 0
             || *at == 5 && number.is_multiple_of(3)
             || *at == 6 && number.is_multiple_of(4)
+            || *at == 7 && number.is_multiple_of(2)
     });
     let rules = Rules(picked.map(|(_, rule)| rule).collect());
     rules.check().expect("rules that can be obeyed");

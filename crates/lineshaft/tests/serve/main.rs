@@ -24,6 +24,7 @@ mod repair;
 mod running;
 mod startup;
 mod tls;
+mod unique;
 mod upgrade;
 
 use std::io::{Read, Write};

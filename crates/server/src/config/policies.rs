@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use broker::policy::{
-    Backoff, DeadTarget, Key, KeyError, Name, Pattern, Per, QueueSync, Rate, Rule, RuleSetting,
-    Rules, Setting, WhenFull,
+    Backoff, DeadTarget, Key, KeyError, Name, OnDuplicate, Pattern, Per, QueueSync, Rate, Rule,
+    RuleSetting, Rules, Setting, UniqueWindow, WhenFull,
 };
 use notation::{duration, size};
 use toml::Spanned;
@@ -44,8 +44,7 @@ const GATE_MAX: u32 = 1_000_000;
 const RATES: [&str; 3] = ["rate.per_second", "rate.per_minute", "rate.per_hour"];
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 11] = [
-    "unique",
+const LATER_KEYS: [&str; 10] = [
     "rate.key",
     "concurrency.key",
     "concurrency.order",
@@ -59,7 +58,7 @@ const LATER_KEYS: [&str; 11] = [
 ];
 
 /// Keys whose values are names of queues, or other texts: any text in quotes.
-const NAMES: [&str; 5] = ["expire_to", "alias", "route.copy_to", "dead.queue", REASON];
+const NAMES: [&str; 6] = ["expire_to", "alias", "route.copy_to", "dead.queue", "unique.by", REASON];
 
 /// How to read the value of a key. A returned error describes the mistake.
 enum Read {
@@ -67,7 +66,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 36] = [
+static KEYS: [(&str, Read); 40] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -104,6 +103,10 @@ static KEYS: [(&str, Read); 36] = [
     (RATES[2], Read::One(|text| rate(text, Per::Hour).map(Setting::Rate))),
     ("rate.burst", Read::One(|text| gate(text).map(Setting::RateBurst))),
     ("concurrency.limit", Read::One(|text| gate(text).map(Setting::Concurrency))),
+    ("unique.by", Read::One(|text| unique_by(text).map(Setting::UniqueBy))),
+    ("unique.window", Read::One(|text| window(text).map(Setting::UniqueWindow))),
+    ("unique.on_duplicate", Read::One(|text| on_duplicate(text).map(Setting::OnDuplicate))),
+    ("unique.ignore_buried", Read::One(|text| truth(text).map(Setting::IgnoreBuried))),
 ];
 
 /// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
@@ -292,6 +295,7 @@ fn suggest(path: &str) -> Option<String> {
         "pause",
         "rate",
         "concurrency",
+        "unique",
     ]
     .map(str::to_owned);
     let elsewhere = keys.clone().find(|key| last_word(key) == name);
@@ -444,10 +448,37 @@ fn gate(text: &str) -> Result<Option<NonZeroU32>, String> {
 }
 
 /// Reads where the key of a job is. `none`: jobs have no key.
-#[cfg_attr(not(test), expect(dead_code, reason = "the first policy with a key uses it"))]
 fn key(text: &str) -> Result<Option<Key>, String> {
     let refused = |error: KeyError| error.to_string();
     unless_none(text).map(|text| text.parse().map_err(refused)).transpose()
+}
+
+fn unique_by(text: &str) -> Result<Option<Key>, String> {
+    let by = key(text)?;
+    if by.as_ref().is_some_and(Key::needs_client) {
+        return Err("`client` is no key for `unique`: it says nothing about the job".to_owned());
+    }
+    Ok(by)
+}
+
+fn window(text: &str) -> Result<UniqueWindow, String> {
+    match text {
+        "until-done" => Ok(UniqueWindow::UntilDone),
+        "until-start" => Ok(UniqueWindow::UntilStart),
+        _ if duration::parse(text).is_ok() => {
+            Err("a duration is not available in this version yet".to_owned())
+        }
+        _ => Err(format!("`{text}` is neither `until-done` nor `until-start`")),
+    }
+}
+
+fn on_duplicate(text: &str) -> Result<OnDuplicate, String> {
+    match text {
+        "return-existing" => Ok(OnDuplicate::ReturnExisting),
+        "refuse" => Ok(OnDuplicate::Refuse),
+        "replace-body" | "bump" => Err(format!("`{text}` is not available in this version yet")),
+        _ => Err(format!("`{text}` is neither `return-existing` nor `refuse`")),
+    }
 }
 
 fn sync(text: &str) -> Result<Option<QueueSync>, String> {
@@ -517,7 +548,9 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         | Setting::Idle(time)
         | Setting::OpenTimeout(time)
         | Setting::DeadKeep(time) => time.map_or_else(none, millis),
-        Setting::WhenFull(WhenFull::Refuse) => quote("refuse"),
+        Setting::WhenFull(WhenFull::Refuse) | Setting::OnDuplicate(OnDuplicate::Refuse) => {
+            quote("refuse")
+        }
         Setting::WhenFull(WhenFull::DropOldest) => quote("drop-oldest"),
         Setting::ExpireTo(name) | Setting::PauseReason(name) => {
             name.as_ref().map_or_else(none, |name| shown(name))
@@ -526,7 +559,8 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::FanoutOnly(truth)
         | Setting::RetryRelease(truth)
         | Setting::RetryDisconnect(truth)
-        | Setting::Pause(truth) => truth.to_string(),
+        | Setting::Pause(truth)
+        | Setting::IgnoreBuried(truth) => truth.to_string(),
         Setting::Retries(is_on) => quote(if *is_on { "on" } else { "off" }),
         Setting::RetryLimit(limit) => limit.to_string(),
         Setting::RetryBackoff(Backoff::None) => quote("none"),
@@ -540,6 +574,10 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::Ttr(ttr) => ttr.map_or_else(none, seconds),
         Setting::Priority(priority) => priority.to_string(),
         Setting::Delay(delay) => seconds(*delay),
+        Setting::UniqueBy(key) => key.as_ref().map_or_else(none, |key| quote(key.as_str())),
+        Setting::UniqueWindow(UniqueWindow::UntilDone) => quote("until-done"),
+        Setting::UniqueWindow(UniqueWindow::UntilStart) => quote("until-start"),
+        Setting::OnDuplicate(OnDuplicate::ReturnExisting) => quote("return-existing"),
         Setting::RetryJitter(permille) => (f64::from(*permille) / 1000.0).to_string(),
         Setting::Rate(rate) => {
             let jobs = |rate: &Rate| (f64::from(rate.milli.get()) / 1000.0).to_string();

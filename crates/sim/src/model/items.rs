@@ -51,7 +51,7 @@ impl Model {
         let mut job = Self::new_job(PRIORITY, 0, 0, body);
         job.expires = expires;
         let route = self.route_to(name, true);
-        let Routed { refused, need, .. } = self.put_along(route, (&job, Unsent::ALL), false);
+        let Routed { refused, need, .. } = self.put_along(route, (&job, Unsent::ALL), b"", false);
         refused.map_or(Ok(need), Err)
     }
 

@@ -30,12 +30,12 @@ impl Model {
             job.state = self.delayed(job.delay);
         }
         let route = self.route_to(queue, false);
-        let routed = self.put_along(route, (&job, Unsent::NOTHING), false);
+        let routed = self.put_along(route, (&job, Unsent::NOTHING), b"", false);
         self.answer_put(&routed).map(|id| (id, routed.need))
     }
 
     pub(super) fn answer_put(&mut self, routed: &Routed) -> Result<u64, Refused> {
-        match (routed.refused, routed.requested.or(routed.first)) {
+        match (routed.refused, routed.requested.or(routed.same).or(routed.first)) {
             (Some(refused), _) => Err(refused),
             (None, Some(id)) => Ok(id),
             (None, None) => {
@@ -65,6 +65,7 @@ impl Model {
             order: 0,
             tags: None,
             kind: JobKind::Logged,
+            key: None,
             expires: None,
             watchers: Vec::new(),
             progress: (0, 0),
@@ -391,7 +392,7 @@ impl Job {
         let is_bare = self.watchers.is_empty() && self.progress == (0, 0);
         let body_is_key = self.tags.as_ref().is_some_and(|tags| *tags.unique == *b"-");
         let is_leased = matches!(self.state, State::Leased(_));
-        let stays = body_is_key || self.death.is_some();
+        let stays = body_is_key || self.death.is_some() || self.key.is_some();
         self.kind == JobKind::Logged && is_bare && !stays && !is_leased
     }
 }

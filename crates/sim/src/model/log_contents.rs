@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use broker::Death;
+use broker::policy::KeyHash;
 use broker::policy::{Policy, Rules};
 
 use super::policies::{UP, is_named_child, parent_of};
@@ -62,6 +63,7 @@ pub(crate) struct StoredJob {
     /// The parameters of the submit, if the job was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
+    pub(crate) key: Option<KeyHash>,
     /// The job before its last [`Record::Moved`]. If the disk was full, the log may lack this
     /// record. Then a restart can recover this older state.
     pub(crate) before: Option<Rc<StoredJob>>,
@@ -101,6 +103,7 @@ impl StoredJob {
             order: job.order,
             tags: job.tags.clone(),
             expires: job.expires,
+            key: job.key,
             before: None,
         }
     }
@@ -126,7 +129,7 @@ impl StoredJob {
         found.state == state
             && found.order == self.order
             && found.tags == self.tags
-            && found.expires == self.expires
+            && (found.expires, found.key) == (self.expires, self.key)
             && found.counts.strict() == self.counts.strict()
             && (found.attempts, &found.death) == (self.attempts, &self.death)
             && found.body == self.body

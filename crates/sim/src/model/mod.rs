@@ -34,13 +34,14 @@ mod routes;
 mod session;
 mod submit;
 mod time;
+mod unique;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use broker::Death;
-use broker::policy::{Policy, Rules};
+use broker::policy::{KeyHash, Policy, Rules};
 use chores::Chore;
 pub(crate) use history::History;
 use items::ItemWait;
@@ -163,6 +164,8 @@ pub(crate) struct Tally {
     pub(crate) expiries: u64,
     /// Puts that policies refused.
     pub(crate) rejections: u64,
+    /// Puts that found a job with their key.
+    pub(crate) duplicates: u64,
     /// Requests of Kestrel's text dialect.
     pub(crate) texts: u64,
     /// Calls of Kestrel's thrift dialect.
@@ -209,6 +212,8 @@ pub(crate) struct Job {
     /// The parameters of the submit, if the job was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) kind: JobKind,
+    /// The key that makes the job unique.
+    pub(crate) key: Option<KeyHash>,
     /// The job expires after this moment.
     pub(crate) expires: Option<u64>,
     /// Connections that wait for the job's outcome. A connection is listed once per submit.

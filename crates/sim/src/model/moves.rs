@@ -42,12 +42,16 @@ impl Model {
         if self.alias(to).is_some() || self.policy(to).fanout_only {
             return Err(MoveRefusal::StoresNothing);
         }
+        if self.key_is_taken(id, to) {
+            return Err(PutRefusal::Duplicate.into());
+        }
         let to = self.create_queue(to);
         if let Err(refused) = self.check_room(&to, body_len) {
             self.drop_queue_if_unwanted(&to);
             return Err(match refused {
                 Refused::QueueFull => PutRefusal::QueueFull.into(),
                 Refused::TooBig => PutRefusal::TooBig.into(),
+                Refused::Duplicate => PutRefusal::Duplicate.into(),
             });
         }
         if let State::Buried { .. } = state {
@@ -89,9 +93,14 @@ impl Model {
         if matches!(state, State::Leased(_)) {
             return Err(RedriveRefused::Leased.into());
         }
+        let is_buried = matches!(state, State::Buried { .. });
+        let moves_to = origin.clone().filter(|origin| !origin.is_empty());
+        let to = moves_to.unwrap_or_else(|| from.to_string());
+        if (is_buried || origin.is_some()) && self.key_is_taken(id, &to) {
+            return Err(RedriveRefused::KeyTaken.into());
+        }
         let Some(origin) = origin else {
             // A buried job that is no dead letter becomes ready.
-            let is_buried = matches!(state, State::Buried { .. });
             let is_kicked = is_buried && self.kick_job(id).is_ok();
             return if is_kicked { Ok(()) } else { Err(RedriveRefused::NotDead.into()) };
         };

@@ -191,6 +191,7 @@ impl Model {
                 order: image.order,
                 tags: image.tags.clone(),
                 kind: JobKind::Logged,
+                key: image.key,
                 expires: image.expires,
                 watchers: Vec::new(),
                 progress: (0, 0),

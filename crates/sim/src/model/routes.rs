@@ -8,6 +8,7 @@ use broker::policy::{Unsent, WhenFull};
 use super::outcome::News;
 use super::policies::text;
 use super::record::Record;
+use super::unique::{Admitted, Offer};
 use super::{Job, JobKind, Model, Name, Need, State, StoredJob};
 
 /// The maximum number of expired jobs that a put ends in each queue of its route. Also the maximum
@@ -50,6 +51,7 @@ pub(super) struct Route {
 pub(super) enum Refused {
     QueueFull,
     TooBig,
+    Duplicate,
 }
 
 /// The result of a put.
@@ -57,6 +59,8 @@ pub(super) enum Refused {
 pub(super) struct Routed {
     /// The first job in a requested queue.
     pub(super) requested: Option<u64>,
+    /// The job of the first requested queue that has the key of the put.
+    pub(super) same: Option<u64>,
     /// The first job in any queue.
     pub(super) first: Option<u64>,
     pub(super) refused: Option<Refused>,
@@ -142,9 +146,11 @@ impl Model {
         &mut self,
         mut route: Route,
         (job, unsent): (&Job, Unsent),
+        unique: &[u8],
         is_foreground: bool,
     ) -> Routed {
         let mut routed = Routed::default();
+        let mut known = 0;
         let mut ids = Vec::new();
         let mut has_room = Vec::new();
         for Stop { queue, role, stores } in &route.stops {
@@ -152,18 +158,28 @@ impl Model {
                 Role::Requested | Role::Child => true,
                 Role::Copy { of } => has_room[*of],
             };
+            let is_watched =
+                is_foreground && *role == Role::Requested && routed.requested.is_none();
+            let is_alone = route.stops.len() == 1;
+            let offer = Offer { body: &job.body, unique, is_watched, is_alone };
             let admitted = match (is_fed, stores) {
                 (false, _) => Err(Refused::QueueFull),
-                (true, true) => self.admit(queue, job.body.len()),
-                (true, false) => self.check_size(queue, job.body.len()),
+                (true, true) => self.admit(queue, offer),
+                (true, false) => {
+                    self.check_size(queue, job.body.len()).map(|()| Admitted::New(None))
+                }
             };
-            has_room.push(admitted.is_ok());
+            has_room.push(matches!(admitted, Ok(Admitted::New(_))));
             match admitted {
-                Ok(()) if *stores => {
-                    let is_watched =
-                        is_foreground && *role == Role::Requested && routed.requested.is_none();
+                Ok(Admitted::Same(id)) => {
+                    known = known.max(self.jobs[&id].need);
+                    if *role == Role::Requested {
+                        routed.same = routed.same.or(Some(id));
+                    }
+                }
+                Ok(Admitted::New(key)) if *stores => {
                     let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
-                    let mut job = job.clone();
+                    let mut job = Job { key, ..job.clone() };
                     self.fill_in(queue, &mut job, unsent, kind);
                     let id = self.enter(queue, job, kind);
                     ids.push(id);
@@ -175,7 +191,7 @@ impl Model {
                 Err(refused) if *role == Role::Requested => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
-                Ok(()) | Err(_) => {}
+                Ok(Admitted::New(_)) | Err(_) => {}
             }
         }
         routed.first = ids.first().copied();
@@ -192,6 +208,7 @@ impl Model {
         if !self.history.is_something(routed.need) {
             routed.need = 0;
         }
+        routed.need = routed.need.max(known);
         route.seen.sort_unstable_by_key(|queue| self.queues[queue].place);
         for queue in route.seen {
             let guard = self.guards.iter().rposition(|guarded| *guarded == queue);
@@ -265,9 +282,14 @@ impl Model {
     }
 
     /// Makes room for one more job in a queue.
-    pub(super) fn admit(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+    pub(super) fn admit(&mut self, queue: &Name, offer: Offer<'_>) -> Result<Admitted, Refused> {
         self.sweep_some(queue, PUT_ENDS_MAX);
-        self.make_room(queue, body_len)
+        self.check_size(queue, offer.body.len())?;
+        let admitted = self.check_unique(queue, offer)?;
+        if let Admitted::New(_) = admitted {
+            self.make_room(queue, offer.body.len())?;
+        }
+        Ok(admitted)
     }
 
     pub(super) fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {

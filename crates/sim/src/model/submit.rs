@@ -5,6 +5,7 @@ use std::rc::Rc;
 use broker::policy::Unsent;
 
 use super::record::Record;
+use super::routes::Refused;
 use super::{JobKind, Model, Name, Need, Place, State, StoredJob, Tags};
 
 pub(super) const HIGH: u32 = 512;
@@ -68,9 +69,9 @@ impl Model {
         }
     }
 
-    fn outlive_watchers(&mut self, id: u64) {
-        if self.jobs[&id].kind == JobKind::Watched {
-            let kind = self.kind_in(&self.jobs[&id].queue.clone());
+    pub(super) fn outlive_watchers(&mut self, id: u64) {
+        let kind = self.kind_in(&self.jobs[&id].queue.clone());
+        if self.jobs[&id].kind != JobKind::Logged && self.jobs[&id].kind != kind {
             self.job_mut(id).kind = kind;
             self.record(id, Record::Put);
         }
@@ -84,8 +85,8 @@ impl Model {
         limit > 0 && jobs >= limit as usize
     }
 
-    /// Submits a new job. Returns its number, and the record that the reply depends on. Returns
-    /// `None` if a requested queue refuses the job. Also returns `None` for a foreground job that
+    /// Submits a new job. Returns its number, and the record that the reply depends on. Fails
+    /// if a requested queue refuses the job. Also fails for a foreground job that
     /// no queue stores, because its client would never get an outcome. For a background job that no
     /// queue stores, returns a number that no job has.
     pub(super) fn submit_new(
@@ -93,7 +94,7 @@ impl Model {
         place: Place,
         name: &str,
         submission: Submission,
-    ) -> Option<(u64, Need)> {
+    ) -> Result<(u64, Need), Refused> {
         let Submission { pri, due, unsent, unique, reducer, body, is_foreground } = submission;
         let mut job = Self::new_job(pri, 0, 0, &body);
         job.tags = Some(Tags { unique: Rc::from([]), reducer: Rc::from(reducer.clone()) });
@@ -101,15 +102,15 @@ impl Model {
             job.state = State::Delayed { due };
         }
         let route = self.route_to(name, false);
-        let routed = self.put_along(route, (&job, unsent), is_foreground);
-        if routed.refused.is_some() {
+        let routed = self.put_along(route, (&job, unsent), &unique, is_foreground);
+        if let Some(refused) = routed.refused {
             if let Some(id) = routed.requested {
                 self.outlive_watchers(id);
             }
-            return None;
+            return Err(refused);
         }
-        match (routed.requested, routed.first) {
-            (Some(id), _) => {
+        match (routed.requested, routed.same, routed.first) {
+            (Some(id), ..) => {
                 let job = self.job_mut(id);
                 job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
                 // The record was made without the tags.
@@ -119,13 +120,14 @@ impl Model {
                     self.attach(place, id);
                 }
             }
-            (None, Some(copy)) if is_foreground => self.attach(place, copy),
-            (None, None) if is_foreground => return None,
-            (None, _) => {}
+            (None, Some(same), _) if is_foreground => self.attach(place, same),
+            (None, None, Some(copy)) if is_foreground => self.attach(place, copy),
+            (None, None, None) if is_foreground => return Err(Refused::QueueFull),
+            (None, ..) => {}
         }
-        let id = self.answer_put(&routed).ok()?;
+        let id = self.answer_put(&routed)?;
         let own = self.jobs.get(&id).map_or(0, |job| job.need);
-        Some((id, own.max(routed.need)))
+        Ok((id, own.max(routed.need)))
     }
 
     /// The oldest unfinished job with this key, in any queue.

@@ -236,6 +236,11 @@ impl Items {
         self.rule_history.ever_retries()
     }
 
+    /// True if a put can be, or could be, answered with the job of another put.
+    pub(super) fn ever_unique(&self) -> bool {
+        self.rule_history.ever_unique()
+    }
+
     fn may_have_gates(&self, queue: &str) -> bool {
         self.rule_history.rules_of(queue, self.alone).iter().any(QueueRules::has_gates)
     }

@@ -158,6 +158,29 @@ impl Jobs {
         Ok(())
     }
 
+    /// Like `inserted`, if the reply can name the job of another put.
+    pub(super) fn inserted_or_there(
+        &mut self,
+        reply_end: ReplyEnd,
+        job: (u64, &[u8]),
+        queue: &str,
+        parameters: (u32, u32, u32),
+        now: u64,
+    ) -> Checked {
+        let (id, _) = job;
+        let is_known = self.known.get(&id).is_some_and(|job| !job.may_be_lost());
+        if is_known || self.ended.contains_key(&id) {
+            return Ok(());
+        }
+        self.inserted(reply_end, job, queue, parameters, now)?;
+        // The reply of the other put can come later, or never.
+        self.doubt(id);
+        if let Some(job) = self.known.get_mut(&id) {
+            job.ttr_ms = 0;
+        }
+        Ok(())
+    }
+
     /// A client got the body of a job. It must be the one that was put.
     pub(super) fn check_body(&self, id: u64, body: &[u8]) -> Checked {
         match self.known.get(&id) {

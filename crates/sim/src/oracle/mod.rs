@@ -303,6 +303,10 @@ impl Oracle {
                 let queue = stream.used.clone();
                 let body = pending.body.strip_suffix(b"\r\n").ok_or("the body is not whole")?;
                 let parameters = (*pri, *delay, *ttr);
+                if self.items.ever_unique() {
+                    let job = (reply.id, body);
+                    return jobs.inserted_or_there(reply_end, job, &queue, parameters, now);
+                }
                 return jobs.inserted(reply_end, (reply.id, body), &queue, parameters, now);
             }
             (Request::Reserve { .. }, "RESERVED") => {

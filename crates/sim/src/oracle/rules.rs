@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use broker::policy::{DeadTarget, QueueSync, Rate, Rule, Rules, Setting, WhenFull};
+use broker::policy::{DeadTarget, OnDuplicate, QueueSync, Rate, Rule, Rules, Setting, WhenFull};
 
 /// The settings of one queue that the oracle looks at.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -19,18 +19,24 @@ pub(super) struct QueueRules {
     pub(super) rate: Option<Rate>,
     pub(super) rate_burst: Option<NonZeroU32>,
     pub(super) concurrency: Option<NonZeroU32>,
+    /// Some puts store nothing, because another job has their key.
+    is_unique: bool,
+    refuses_duplicates: bool,
 }
 
 impl QueueRules {
     /// True if the server can refuse a put.
     pub(super) fn has_limit(&self) -> bool {
-        self.jobs_max.is_some() || self.bytes_max.is_some() || self.item_bytes_max.is_some()
+        let has_max =
+            self.jobs_max.is_some() || self.bytes_max.is_some() || self.item_bytes_max.is_some();
+        has_max || self.is_unique && self.refuses_duplicates
     }
 
-    /// True if the policy can end a ready job without a client's request.
+    /// True if the policy can end a ready job without a client's request, or a put can be accepted
+    /// that stores nothing.
     pub(super) fn lets_go(&self) -> bool {
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
-        self.age_max_ms.is_some() || (self.drops_oldest && is_bounded)
+        self.age_max_ms.is_some() || (self.drops_oldest && is_bounded) || self.is_unique
     }
 
     /// True if the queue can have ready jobs, and hand out none.
@@ -52,6 +58,10 @@ impl QueueRules {
             Setting::Rate(rate) => self.rate = *rate,
             Setting::RateBurst(burst) => self.rate_burst = *burst,
             Setting::Concurrency(limit) => self.concurrency = *limit,
+            Setting::UniqueBy(key) => self.is_unique = key.is_some(),
+            Setting::OnDuplicate(answer) => {
+                self.refuses_duplicates = *answer == OnDuplicate::Refuse;
+            }
             Setting::ExpireTo(_)
             | Setting::ExpireSweep(_)
             | Setting::Idle(_)
@@ -73,7 +83,9 @@ impl QueueRules {
             | Setting::Priority(_)
             | Setting::Delay(_)
             | Setting::Pause(_)
-            | Setting::PauseReason(_) => {}
+            | Setting::PauseReason(_)
+            | Setting::UniqueWindow(_)
+            | Setting::IgnoreBuried(_) => {}
         }
     }
 }
@@ -167,6 +179,11 @@ impl RuleHistory {
     /// True if failed jobs are, or were, delayed or buried.
     pub(super) fn ever_retries(&self) -> bool {
         self.settings().any(|setting| matches!(setting, Setting::Retries(true)))
+    }
+
+    /// True if jobs with the same key are, or were, the same job.
+    pub(super) fn ever_unique(&self) -> bool {
+        self.settings().any(|setting| matches!(setting, Setting::UniqueBy(Some(_))))
     }
 
     /// True if puts of a dialect do not all have the same priority, or are, or were, delayed or taken

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::num::NonZeroU32;
 
 use broker::policy::{
-    Backoff, DeadTarget, Name, Per, QueueSync, Rate, Rule, Rules, Setting, WhenFull,
+    Backoff, DeadTarget, Name, OnDuplicate, Per, QueueSync, Rate, Rule, Rules, Setting,
+    UniqueWindow, WhenFull,
 };
 
 use super::World;
@@ -19,7 +20,7 @@ fn names(names: &[&str]) -> Box<[Name]> {
 /// Creates a random rule that refuses no put.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
-    match rng.below(20) {
+    match rng.below(24) {
         0 => Rule::new(["*"], [Setting::JobsMax(Some(3)), dropping]),
         1 => Rule::new(["a*"], [Setting::BytesMax(Some(500)), dropping]),
         2 => Rule::new(["*"], [Setting::AgeMax(Some(2000))]),
@@ -46,6 +47,8 @@ fn mild(rng: &mut Rng) -> Rule {
         17 => Rule::new(["*"], [Setting::Pause(true)]),
         18 => Rule::new([*rng.pick(&["a", "a+x", "b-2", "default"])], [Setting::Pause(true)]),
         19 => Rule::new([*rng.pick(&["a*", "default"])], [Setting::Pause(false)]),
+        20..23 => unique("*", rng),
+        23 => unique("a*", rng),
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
     }
 }
@@ -95,6 +98,21 @@ fn retrying(pattern: &str, rng: &mut Rng) -> Rule {
     Rule::new([pattern], settings)
 }
 
+/// Creates a rule by which some jobs are the same.
+fn unique(pattern: &str, rng: &mut Rng) -> Rule {
+    // Most bodies are random bytes. The patterns find few different keys in them.
+    let few = "regex:(?-u)([0-9a-zA-Z])";
+    let fewer = "regex:(?-u)([abx01])";
+    let by = *rng.pick(&["body", "prefix:1", "gm:unique", few, fewer, fewer]);
+    let windows = [UniqueWindow::UntilDone, UniqueWindow::UntilDone, UniqueWindow::UntilStart];
+    let settings = [
+        Setting::UniqueBy(Some(by.parse().expect("it is a key"))),
+        Setting::UniqueWindow(*rng.pick(&windows)),
+        Setting::IgnoreBuried(rng.coin()),
+    ];
+    Rule::new([pattern], settings)
+}
+
 fn dead(rng: &mut Rng) -> [Setting; 3] {
     let target = match rng.below(5) {
         0 => DeadTarget::Bury,
@@ -120,7 +138,13 @@ fn expiring_to(name: &str) -> Setting {
 }
 
 fn refusing(rng: &mut Rng) -> Rule {
-    match rng.below(3) {
+    match rng.below(4) {
+        3 => {
+            let mut rule = unique("*", rng);
+            rule.settings
+                .extend(Rule::new([""], [Setting::OnDuplicate(OnDuplicate::Refuse)]).settings);
+            rule
+        }
         0 => Rule::new(["*"], [Setting::JobsMax(Some(2))]),
         1 => Rule::new(["a*"], [Setting::BytesMax(Some(300))]),
         _ => Rule::new(["*"], [Setting::ItemBytesMax(Some(200))]),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
+use crate::engine::put::{Admitted, Offer};
 use crate::ids::{JobId, JobSlot, QueueId};
 use crate::jobs::{Draft, JobKind};
 use crate::limits::PUT_ENDS_MAX;
@@ -21,6 +22,9 @@ pub enum Refused {
     /// The body is larger than the policy of the queue allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
+    /// Another job has the key of the put, and the policy `unique` of the queue says `refuse`.
+    #[error("the queue has a job with the same key")]
+    Duplicate,
 }
 
 /// The reason why a queue is on the route of a put.
@@ -66,6 +70,8 @@ pub(in crate::engine) struct Route {
 pub(in crate::engine) struct Routed {
     /// The job of the first requested queue that accepted the put.
     pub(crate) requested: Option<JobSlot>,
+    /// The job of the first requested queue that did not store the put, because this job has its key.
+    pub(crate) same: Option<JobSlot>,
     /// The first job that a queue on the route stored.
     pub(crate) first: Option<JobSlot>,
     /// The reason why a requested queue refused the put.
@@ -197,13 +203,14 @@ impl Engine {
         &mut self,
         route: Route,
         draft: &Draft,
+        unique: &[u8],
         effects: &mut Effects,
     ) -> Routed {
         let body_bytes = draft.body.len();
         for alias in route.aliases {
             self.rules.count_alias(&alias, body_bytes);
         }
-        let mut routed = Routed { requested: None, first: None, refused: None };
+        let mut routed = Routed { requested: None, same: None, first: None, refused: None };
         let mut slots = Vec::with_capacity(route.stops.len());
         let mut has_room = Vec::with_capacity(route.stops.len());
         for &Stop { queue, role, stores } in &route.stops {
@@ -214,29 +221,43 @@ impl Engine {
             let admitted = if !is_fed {
                 Err(Refused::QueueFull)
             } else if stores {
-                self.admit(queue, body_bytes, effects)
+                let is_watched =
+                    draft.foreground && role == Role::Requested && routed.requested.is_none();
+                let is_alone = route.stops.len() == 1;
+                self.admit(
+                    queue,
+                    Offer { body: &draft.body, unique, is_watched, is_alone },
+                    effects,
+                )
             } else {
                 // The queue stores no job, so only the size of the body is checked (spec kestrel
                 // 3.1).
-                self.check_size(queue, body_bytes)
+                self.check_size(queue, body_bytes).map(|()| Admitted::New(None))
             };
-            has_room.push(admitted.is_ok());
+            // A job that is there already has its copies.
+            has_room.push(matches!(admitted, Ok(Admitted::New(_))));
             match admitted {
-                Ok(()) if stores => {
+                Ok(Admitted::New(key)) if stores => {
                     let is_watched =
                         draft.foreground && role == Role::Requested && routed.requested.is_none();
                     let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
                     let slot = self.insert_job(queue, draft.clone(), kind);
+                    if let Some(key) = key {
+                        self.jobs.set_unique_key(slot, key);
+                    }
                     slots.push(slot);
                     if role == Role::Requested {
                         routed.requested = routed.requested.or(Some(slot));
                     }
                 }
+                Ok(Admitted::Same(slot)) if role == Role::Requested => {
+                    routed.same = routed.same.or(Some(slot));
+                }
                 Err(refused) if role == Role::Requested => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
                 Err(_) if is_fed => self.discard_one(queue),
-                Ok(()) | Err(_) => {}
+                Ok(Admitted::New(_) | Admitted::Same(_)) | Err(_) => {}
             }
         }
         routed.first = slots.first().copied();
@@ -266,19 +287,34 @@ impl Engine {
         }
     }
 
-    /// Makes room for one more job in a queue, as its policy says. First ends expired jobs at the
-    /// head.
+    /// Looks for a job with the key of a put, and makes room for one more job in the queue, as its
+    /// policy says. First ends expired jobs at the head.
     pub(in crate::engine) fn admit(
         &mut self,
         queue: QueueId,
-        body_bytes: usize,
+        offer: Offer<'_>,
         effects: &mut Effects,
-    ) -> Result<(), Refused> {
-        if self.queues[queue].extension().is_none() {
-            return Ok(());
-        }
+    ) -> Result<Admitted, Refused> {
+        let Some(extension) = self.queues[queue].extension() else {
+            return Ok(Admitted::New(None));
+        };
+        let is_unique = extension.policy().unique.by.is_some();
+        let body_bytes = offer.body.len();
         self.sweep(queue, PUT_ENDS_MAX, effects);
-        self.make_room(queue, body_bytes, effects)
+        let mut admitted = Admitted::New(None);
+        if is_unique {
+            self.check_size(queue, body_bytes)?;
+            if let Some(key) = self.key_for(queue, offer.body, offer.unique) {
+                admitted = self.check_unique(queue, key, offer, effects)?;
+            } else {
+                self.tally.keyless += 1;
+            }
+        }
+        // A full queue has room for a job that it has already.
+        if let Admitted::New(_) = admitted {
+            self.make_room(queue, body_bytes, effects)?;
+        }
+        Ok(admitted)
     }
 
     /// Makes room for one more job in a queue, as its policy says. Does not end expired jobs.

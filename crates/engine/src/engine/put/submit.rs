@@ -4,6 +4,7 @@
 
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
+use crate::engine::put::Offer;
 use crate::engine::put::route::{Refused, Route};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Band, Body, Draft, JobKind, State, is_body_key};
@@ -59,10 +60,12 @@ impl Engine {
         let band = Band::of(submit.priority.unwrap_or(PRIORITY_DEFAULT));
         let full = &self.queues[queue];
         let limit = full.limits()[band as usize];
-        if limit > 0 && full.counts().total() >= u64::from(limit) {
+        let is_full = limit > 0 && full.counts().total() >= u64::from(limit);
+        let has_policy = full.extension().is_some();
+        if is_full && !(has_policy && self.is_duplicate(queue, Offer::of(&submit))) {
             return Err(Refused::QueueFull);
         }
-        if full.extension().is_some() {
+        if has_policy {
             let route = self.route_to(name, false, effects);
             return self.submit_along(route, session, &submit, effects);
         }
@@ -98,7 +101,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
         let draft = self.draft_of(submit);
-        let routed = self.put_along(route, &draft, effects);
+        let routed = self.put_along(route, &draft, submit.unique, effects);
         if let Some(refused) = routed.refused {
             // One destination of an alias stored the job, and another destination refused it. The
             // client gets an error and does not watch the job. So the job must not depend on
@@ -108,12 +111,15 @@ impl Engine {
             }
             return Err(refused);
         }
-        match (routed.requested, routed.first) {
-            (Some(slot), _) => self.become_submitted(slot, session, submit),
-            (None, Some(copy)) if submit.foreground => self.attach(copy, session),
+        match (routed.requested, routed.same, routed.first) {
+            (Some(slot), ..) => self.become_submitted(slot, session, submit),
+            (None, Some(same), _) if submit.foreground => {
+                self.join(same, session, true, effects)?;
+            }
+            (None, None, Some(copy)) if submit.foreground => self.attach(copy, session),
             // No queue stored the job, so a client that waits would never get a result.
-            (None, None) if submit.foreground => return Err(Refused::QueueFull),
-            (None, _) => {}
+            (None, None, None) if submit.foreground => return Err(Refused::QueueFull),
+            (None, ..) => {}
         }
         self.answer(&routed)
     }
@@ -167,10 +173,14 @@ impl Engine {
     }
 
     /// Makes a job independent of its watchers. Afterwards it does not end when its last watcher
-    /// leaves.
-    fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
-        if self.jobs[slot].kind() == JobKind::Watched {
-            let kind = self.kind_in(self.jobs[slot].queue());
+    /// leaves. A job that only the memory has also gets into the log, if the policy of its queue says
+    /// so by now.
+    pub(in crate::engine) fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
+        if self.jobs[slot].is_logged() {
+            return;
+        }
+        let kind = self.kind_in(self.jobs[slot].queue());
+        if self.jobs[slot].kind() != kind {
             self.jobs.set_kind(slot, kind);
             self.note(Record::Put, slot, effects);
         }

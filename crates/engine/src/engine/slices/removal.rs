@@ -80,6 +80,9 @@ impl Engine {
         queue.set_limits([0; 3]);
         self.queues.set_kept(id, is_kept);
         let (end, tickets_end) = (JobId(self.jobs.next_id()), self.sessions.next_ticket());
+        if let Some(extension) = self.queues[id].extension_mut() {
+            extension.set_removal_end(end);
+        }
         RemovalWork::new(id, end, tickets_end)
     }
 

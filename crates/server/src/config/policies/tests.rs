@@ -1,6 +1,8 @@
 //! Tests of the `[[policy]]` tables: every key, every refusal, and the output for operators.
 
-use broker::policy::{DeadLetters, Defaults, PausePolicy, Policy, QueueSync, Retries, WhenFull};
+use broker::policy::{
+    DeadLetters, Defaults, PausePolicy, Policy, QueueSync, Retries, Unique, WhenFull,
+};
 
 use super::*;
 use crate::config::Config;
@@ -38,6 +40,7 @@ fn every_key_is_read() {
         pause = { reason = "the database moves" }
         rate = { per_minute = 2.5, burst = 7 }
         concurrency = { limit = 3 }
+        unique = { by = "prefix:8", window = "until-start", on_duplicate = "refuse", ignore_buried = true }
     "#;
     let expected = Policy {
         jobs_max: Some(1_000_000),
@@ -75,6 +78,12 @@ fn every_key_is_read() {
         rate: NonZeroU32::new(2_500).map(|milli| Rate { milli, per: Per::Minute }),
         rate_burst: NonZeroU32::new(7),
         concurrency: NonZeroU32::new(3),
+        unique: Unique {
+            by: Some("prefix:8".parse().expect("it is a key")),
+            window: UniqueWindow::UntilStart,
+            on_duplicate: OnDuplicate::Refuse,
+            ignore_buried: true,
+        },
     };
     assert_eq!(policy(text, "mail.in"), expected);
     assert_eq!(policy(text, "send_mail"), expected);
@@ -199,6 +208,48 @@ fn keys_of_the_plan_are_refused_as_not_there_yet() {
 }
 
 #[test]
+fn unique_jobs_have_a_key_a_window_and_an_answer() {
+    let text = r#"
+[[policy]]
+match = "*"
+unique = { by = "json:/a b", window = "until-start", on_duplicate = "refuse", ignore_buried = true }
+[[policy]]
+match = "b"
+unique.by = "none"
+"#;
+    let unique = policy(text, "a").unique;
+    assert_eq!(unique.by.map(|key| key.to_string()), Some("json:/a b".to_owned()));
+    assert_eq!(
+        (unique.window, unique.on_duplicate, unique.ignore_buried),
+        (UniqueWindow::UntilStart, OnDuplicate::Refuse, true)
+    );
+    assert_eq!(policy(text, "b").unique.by, None);
+    let mistakes = r#"[[policy]]
+match = "a"
+unique = { by = "client", window = "1h", on_duplicate = "bump", ignore_buried = 1 }
+[[policy]]
+match = "b"
+unique = { by = "json:a", window = "soon", on_duplicate = "skip" }
+"#;
+    assert_eq!(
+        messages(mistakes),
+        [
+            "lineshaft.toml:3:17: policy.unique.by: `client` is no key for `unique`: it says nothing about the job",
+            "lineshaft.toml:3:36: policy.unique.window: a duration is not available in this version yet",
+            "lineshaft.toml:3:57: policy.unique.on_duplicate: `bump` is not available in this version yet",
+            "lineshaft.toml:3:81: policy.unique.ignore_buried: `1` is neither `true` nor `false`",
+            "lineshaft.toml:6:17: policy.unique.by: `a` is not a JSON pointer; write `/` before each name, such as `json:/user/id`, and at most 32 names",
+            "lineshaft.toml:6:36: policy.unique.window: `soon` is neither `until-done` nor `until-start`",
+            "lineshaft.toml:6:59: policy.unique.on_duplicate: `skip` is neither `return-existing` nor `refuse`",
+        ]
+    );
+    assert_eq!(
+        messages("[[policy]]\nmatch = \"a\"\nunique = \"body\"\n"),
+        ["lineshaft.toml:3:1: policy: `unique` has keys of its own, such as `unique.by`"]
+    );
+}
+
+#[test]
 fn a_match_has_patterns() {
     let expected = "match: write a pattern such as \"mail.*\", or a list of them";
     for value in ["[]", "\"\"", "[\"a\", \"\"]", "3", "[1]"] {
@@ -265,7 +316,8 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
                 ttr = \"90s\"\npriority = 3\ndelay = \"2m\"\npause = true\n\
                 [[policy]]\nmatch = \"f\"\npause = { reason = \"x\" }\n\
                 [[policy]]\nmatch = \"g\"\npause = false\nrate = { per_minute = 2.5, burst = 7 }\nconcurrency.limit = 3\n\
-                [[policy]]\nmatch = \"h\"\nrate.per_second = \"none\"\n";
+                [[policy]]\nmatch = \"h\"\nrate.per_second = \"none\"\n\
+                unique = { by = \"until::\", window = \"until-start\" }\n";
     let (folder, sources) = Folder::with(text);
     let effective = sources.load().unwrap();
     let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
@@ -285,7 +337,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 34);
+    assert_eq!(lines.len(), 38);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");

@@ -2,8 +2,10 @@
 
 use broker::policy::Unsent;
 
+use super::super::routes::Refused;
 use super::super::session::{Expected, Observed};
 use super::super::submit::{HIGH, LOW, NORMAL, Submission};
+use super::super::unique::Offer;
 use super::super::{Model, Need, Place, State};
 use super::wire::{integer, kind};
 use super::{Answer, HANDLE_BYTES_MAX, error, handle, named, packet, queue_error, text};
@@ -84,14 +86,21 @@ impl Model {
                 self.join(place, id, is_foreground);
                 packet(kind::JOB_CREATED, &[&handle(id)], self.jobs[&id].need)
             }
-            None if self.is_queue_full(&queue, submission.pri) => queue_full(),
+            None if self.is_queue_full(&queue, submission.pri)
+                && !self.is_duplicate(&queue, Offer::of(&submission)) =>
+            {
+                queue_full()
+            }
             None => self.submit_and_answer(place, &name, submission),
         }))
     }
 
     fn submit_and_answer(&mut self, place: Place, name: &str, submission: Submission) -> Expected {
-        self.submit_new(place, name, submission)
-            .map_or_else(queue_full, |(id, need)| packet(kind::JOB_CREATED, &[&handle(id)], need))
+        match self.submit_new(place, name, submission) {
+            Ok((id, need)) => packet(kind::JOB_CREATED, &[&handle(id)], need),
+            Err(Refused::Duplicate) => error("QUEUE_ERROR", "Job exists already", 0),
+            Err(Refused::QueueFull | Refused::TooBig) => queue_full(),
+        }
     }
 
     pub(super) fn get_status(&self, handle: &[u8]) -> Answer {
