@@ -90,7 +90,10 @@ impl World {
             None => self.model.jobs.keys().copied().collect(),
         };
         for id in known.into_iter().filter(|id| *id % 3 == 0).map(JobId) {
-            let state = turn.job_status(id).value.map(|status| status.facts.state);
+            let facts = turn.job_status(id).value.map(|status| status.facts).ok();
+            let is_ready = facts.as_ref().is_some_and(|facts| facts.state == State::Ready);
+            // Once for each job. Otherwise the thief would take every token of a queue with a rate.
+            let is_in_order = facts.is_some_and(|facts| facts.priority < u32::MAX);
             // Many jobs are in a state that does not allow the change. So ignore errors.
             match self.options.sabotage {
                 Sabotage::ShortLeases => {
@@ -98,7 +101,7 @@ impl World {
                         let _ = turn.caller(link.id).give_back(id, 0, 0);
                     }
                 }
-                Sabotage::WrongOrder if state == Ok(State::Ready) => {
+                Sabotage::WrongOrder if is_ready && is_in_order => {
                     let mut thief = turn.caller(thief);
                     if thief.take_job(id).value.is_ok() {
                         let _ = thief.give_back(id, u32::MAX, 0);
