@@ -339,9 +339,8 @@ impl Job {
         self.outcome().map_or((0, 0), |outcome| (outcome.numerator, outcome.denominator))
     }
 
-    /// The facts of the job for the log. `key` makes it unique. `wall` is the time of the wall clock at
-    /// which the job
-    /// expires or is due. `None`: the job has no such time.
+    /// The facts of the job for the log. `key` makes it unique. `wall` is the time of the wall clock
+    /// at which the job expires or is due. `None`: the job has no such time.
     pub(crate) fn facts(&self, wall: Option<Millis>, key: Option<KeyHash>) -> JobFacts {
         let due = match self.state {
             State::Delayed => self.due,

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use rustix::process::Signal;
 use testkit::client::Client;
-use testkit::process::{Script, installed, scripts};
 
+use crate::dead_letters::check;
 use crate::kestrel::write_config;
-use crate::running::{Running, command, wait_for};
+use crate::running::{Running, wait_for};
 
 const POLICIES: &str = r#"
 [[policy]]
@@ -28,35 +27,19 @@ match = "load"
 unique = { by = "body" }
 "#;
 
-/// Runs a script of a protocol's client against a server with these policies.
-fn check(protocol: &str, variable: &'static str, python: &str, file: &str) {
-    let script =
-        Script::new(variable, installed(python), scripts(Path::new("policies").join(file)));
-    let script = script.needing(installed(python));
-    if !script.is_there() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    write_config(folder.path(), POLICIES);
-    let listener = format!("--{protocol}=127.0.0.1:0");
-    let mut server = Running::spawn(command(folder.path(), &["serve", "--only", &listener]));
-    let address: SocketAddr = server.address_of(protocol).parse().unwrap();
-    script.run(address).unwrap();
-}
-
 #[test]
 fn greenstalk() {
-    check("beanstalk", "BEANSTALK_PORT", "python/bin/python", "greenstalk_unique.py");
+    check(POLICIES, "beanstalk", "greenstalk_unique.py");
 }
 
 #[test]
 fn gear() {
-    check("gearman", "GEARMAN_PORT", "gearman/python/bin/python", "gear_unique.py");
+    check(POLICIES, "gearman", "gear_unique.py");
 }
 
 #[test]
 fn pymemcache() {
-    check("kestrel", "KESTREL_PORT", "kestrel/python/bin/python", "pymemcache_unique.py");
+    check(POLICIES, "kestrel", "pymemcache_unique.py");
 }
 
 /// The number of different bodies that all clients put again and again.
