@@ -98,10 +98,10 @@ impl Model {
     }
 
     /// Gives back the connection's jobs of these queues: queue by queue, the newest job first.
-    pub(super) fn lose_those_of(&mut self, place: Place, queues: &BTreeSet<Name>) {
+    pub(super) fn lose_those_of(&mut self, place: Place, is_of: impl Fn(&Name) -> bool) {
         let held = self.held_as_taken(place);
         let mut lost = Vec::new();
-        for name in self.queues_by_place().into_iter().filter(|name| queues.contains(name)) {
+        for name in self.queues_by_place().into_iter().filter(is_of) {
             lost.extend(held.iter().rev().filter(|id| self.jobs[id].queue == name));
         }
         self.give_back(lost);

@@ -35,13 +35,18 @@ impl Model {
             }
             kind::CANT_DO => {
                 let queues = BTreeSet::from([text(arguments[0]).into()]);
+                // A worker that is not registered can still hold jobs: those that wait to be given
+                // back since an earlier request.
+                let is_registered = !self.conn(place).worker.queues().is_disjoint(&queues);
                 self.unregister(place, &queues);
-                self.lose_those_of(place, &queues);
+                if is_registered {
+                    self.lose_those_of(place, |queue| queues.contains(queue));
+                }
             }
             kind::RESET_ABILITIES => {
                 let queues = self.conn(place).worker.queues();
                 self.unregister(place, &queues);
-                self.lose_those_of(place, &queues);
+                self.lose_those_of(place, |_| true);
             }
             kind::PRE_SLEEP => return (!self.fall_asleep(place)).then(Self::noop),
             _ => return Some(self.answer_grab(place, kind)),
