@@ -70,8 +70,8 @@ pub(crate) const RETRY_FULL_MS: u64 = 1000;
 /// Lazy counters wait this long. Most jobs are finished in this time, and then their counters are
 /// never written.
 pub(crate) const LAZY_MAX_MS: u64 = 1000;
-/// When there are this many bytes of lazy counters, they are written at once. Otherwise they could
-/// fill the open batch. There is room for the counters of 10,000 jobs.
+/// When there are this many bytes of lazy counters, or an eighth of a segment, they are written at
+/// once, because they stay in memory. There is room for the counters of 10,000 jobs.
 pub(crate) const LAZY_BYTES_MAX: usize = 256 << 10;
 /// Reclaim reads and copies slices of about this many bytes. The owner's lock is held while a slice
 /// is copied.

@@ -65,6 +65,25 @@ fn a_body_of_zeros_at_the_end_of_the_log_comes_back() {
     assert_eq!(jobs.iter().map(|job| &job.body).collect::<Vec<_>>(), [&body]);
 }
 
+/// Counters wait for up to a second before they are written. Meanwhile they must neither hold
+/// clients back nor make the log look busy.
+#[test]
+fn counters_that_wait_do_not_count_as_a_backlog() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, ..) = open(folder.path());
+    let slots: Vec<_> = (1..=40).map(|id| log.put(1000, QUEUE, &meta(id), b"a").0).collect();
+    log.commit_step(1000).unwrap();
+    let count = |slot: &Slot| log.count(1000, *slot, &[7; 1000]);
+    slots[..30].iter().for_each(count);
+    assert_eq!((log.open_batch_bytes(), log.has_backlog()), (0, false));
+    assert!(!log.commit_step(1000).unwrap().wrote);
+    // An eighth of a segment is enough.
+    slots[30..].iter().for_each(count);
+    assert_eq!(log.next_step_ms(), Some(0));
+    assert!(log.commit_step(1000).unwrap().wrote);
+    assert_eq!(log.next_step_ms(), Some(1000 + 100), "the time of a mark");
+}
+
 #[test]
 fn appended_jobs_come_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -156,7 +156,7 @@ impl Open {
             names: Vec::new(),
             names_in_segment: head.names,
             recycled: None,
-            lazy: LazyCounts::default(),
+            lazy: LazyCounts::new(segment_bytes),
             first: live.first(),
             live,
             facts: BTreeMap::new(),
@@ -205,10 +205,11 @@ impl Open {
         self.part.segment_size.saturating_sub(self.part.start + self.part.bytes.len() as u64)
     }
 
-    /// Bytes that wait for the committer.
+    /// Bytes that wait for the committer. The committer leaves lazy counters for up to a second, so
+    /// they do not count: no client is held back because of them.
     pub(crate) fn bytes(&self) -> usize {
         let ended: usize = self.ended.iter().map(|part| part.bytes.len()).sum();
-        ended + if self.part.is_empty() { 0 } else { self.part.bytes.len() } + self.lazy.bytes()
+        ended + if self.part.is_empty() { 0 } else { self.part.bytes.len() }
     }
 
     /// Whether the committer can take entries now. Lazy counters are not entries yet, and entries
@@ -439,7 +440,8 @@ impl Open {
 
     /// Appends a COUNT entry for each live job with lazy counters.
     pub(crate) fn flush_lazy(&mut self) {
-        let lazy = std::mem::take(&mut self.lazy);
+        let empty = LazyCounts::new(self.segment_bytes);
+        let lazy = std::mem::replace(&mut self.lazy, empty);
         for (slot, counters) in lazy.iter() {
             if self.live.is_live(slot) {
                 self.room(count_bytes(counters));

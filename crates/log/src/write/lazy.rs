@@ -42,8 +42,10 @@ const GARBAGE_BYTES_MIN: usize = 16 << 10;
 pub(crate) type SlotMap<T> = HashMap<Slot, T, BuildHasherDefault<SlotHasher>>;
 
 /// The newest counters of each slot, in the order in which the slots got their first counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LazyCounts {
+    /// When there are this many bytes of counters, they must be written at once.
+    bytes_max: usize,
     places: SlotMap<u32>,
     /// `None`: the counters were dropped.
     items: Vec<Option<(Slot, Range<usize>)>>,
@@ -55,17 +57,25 @@ pub(crate) struct LazyCounts {
 }
 
 impl LazyCounts {
+    /// For a log whose segments have this size.
+    pub(crate) fn new(segment_bytes: u64) -> Self {
+        Self {
+            bytes_max: LAZY_BYTES_MAX.min((segment_bytes / 8) as usize),
+            places: SlotMap::default(),
+            items: Vec::new(),
+            bytes: Vec::new(),
+            live_bytes: 0,
+            since_ms: 0,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.live_bytes
-    }
-
     /// Whether there are so many counters that they must be written now.
     pub(crate) fn is_full(&self) -> bool {
-        self.live_bytes >= LAZY_BYTES_MAX
+        self.live_bytes >= self.bytes_max
     }
 
     /// When the counters must be written. `None`: there are no counters.
@@ -143,7 +153,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_what_was_dropped() {
-        let mut counts = LazyCounts::default();
+        let mut counts = LazyCounts::new(64 << 20);
         let slots = [0, 1].map(|index| Slot { segment: 1, index });
         for slot in slots {
             counts.set(5, slot, b"counted");
@@ -151,12 +161,12 @@ mod tests {
         counts.remove(slots[0]);
         assert_eq!(counts.iter().collect::<Vec<_>>(), [(slots[1], &b"counted"[..])]);
         counts.remove(slots[1]);
-        assert_eq!((counts.bytes(), counts.due_ms(), counts.iter().count()), (0, None, 0));
+        assert_eq!((counts.live_bytes, counts.due_ms(), counts.iter().count()), (0, None, 0));
     }
 
     #[test]
     fn dropped_counters_take_no_memory_for_long() {
-        let mut counts = LazyCounts::default();
+        let mut counts = LazyCounts::new(64 << 20);
         let kept = Slot { segment: 1, index: 0 };
         counts.set(5, kept, b"kept");
         for index in 1..100_000 {
@@ -165,7 +175,7 @@ mod tests {
             counts.set(6, slot, &[2; 24]);
             assert_eq!(counts.iter().nth(1), Some((slot, &[2; 24][..])));
             counts.remove(slot);
-            assert_eq!(counts.bytes(), 4);
+            assert_eq!(counts.live_bytes, 4);
         }
         assert!(counts.bytes.capacity() < 4 * GARBAGE_BYTES_MIN, "{}", counts.bytes.capacity());
         assert_eq!(counts.iter().collect::<Vec<_>>(), [(kept, &b"kept"[..])]);
