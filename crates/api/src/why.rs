@@ -63,7 +63,11 @@ const CHECKS: [Check; 12] = [
     (types::WhyCode::PausedByPolicy, |facts| {
         facts.is_held(Held::PausedByPolicy).then(|| {
             let why = facts.reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-            format!("a policy pauses the queue{why}; the key `pause` of the policy says so")
+            let end = match facts.stats.policy_pause_left_ms {
+                0 => String::new(),
+                left_ms => format!("; this pause ends in {} s", left_ms.div_ceil(1_000)),
+            };
+            format!("a policy pauses the queue{why}; the key `pause` of the policy says so{end}")
         })
     }),
     (types::WhyCode::NotReady, |facts| {
@@ -133,6 +137,9 @@ fn why(facts: &Facts) -> types::Why {
             let reason = facts.reason.clone().filter(|_| code == types::WhyCode::PausedByPolicy);
             let wait_ms = match (code, facts.held) {
                 (types::WhyCode::Paused, _) => Some(facts.stats.pause_left_ms),
+                (types::WhyCode::PausedByPolicy, _) => {
+                    Some(facts.stats.policy_pause_left_ms).filter(|left_ms| *left_ms > 0)
+                }
                 (types::WhyCode::Rate, Some(Held::Rate { wait_ms })) => Some(wait_ms),
                 _ => None,
             };

@@ -46,6 +46,7 @@ pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_s
 pub use engine::allocated_bytes;
 pub use engine::limits::{self, Limits};
 pub use engine::policy;
+pub use engine::schedule;
 pub use engine::{
     AliasStats, Band, Body, Clearing, Counters, Death, DeathCause, EngineSetup, GrabOrder, Handout,
     Held, HeldCursor, ItemStats, JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick,

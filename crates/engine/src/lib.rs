@@ -29,6 +29,7 @@ mod meter;
 mod news;
 pub mod policy;
 mod queues;
+pub mod schedule;
 mod sessions;
 mod spans;
 mod status;

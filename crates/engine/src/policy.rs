@@ -29,12 +29,14 @@ pub use key::{
     KeyValue, SCAN_BYTES_MAX,
 };
 pub use pattern::Pattern;
-pub use pause::PausePolicy;
+pub use pause::{PausePhase, PausePolicy};
 pub use retries::{Backoff, Retries};
 pub use unique::{OnDuplicate, Unique, UniqueWindow};
 
 use std::mem::discriminant;
 use std::num::NonZeroU32;
+
+use crate::schedule::{Cron, Zone};
 
 /// Maximum number of open reads of one session on a queue, if no policy sets this number.
 pub const OPEN_MAX_DEFAULT: u32 = 100;
@@ -196,10 +198,17 @@ pub enum Setting {
     Priority(u32),
     /// See [`Defaults::delay_s`].
     Delay(u32),
-    /// See [`PausePolicy::is_on`].
+    /// See [`PausePolicy::is_on`]. Begins a new pause: the parts of an earlier pause no longer
+    /// apply.
     Pause(bool),
     /// See [`PausePolicy::reason`].
     PauseReason(Option<Name>),
+    /// See [`PausePolicy::cron`].
+    PauseCron(Option<Cron>),
+    /// See [`PausePolicy::length_ms`].
+    PauseLength(Option<u64>),
+    /// See [`PausePolicy::zone`].
+    PauseZone(Zone),
     /// See [`Policy::rate`].
     Rate(Option<Rate>),
     /// See [`Policy::rate_burst`].
@@ -217,7 +226,7 @@ pub enum Setting {
 }
 
 /// The number of settings.
-const SETTINGS: usize = 38;
+const SETTINGS: usize = 41;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -318,6 +327,9 @@ impl Policy {
             Setting::Delay(self.defaults.delay_s),
             Setting::Pause(self.pause.is_on),
             Setting::PauseReason(self.pause.reason.clone()),
+            Setting::PauseCron(self.pause.cron.clone()),
+            Setting::PauseLength(self.pause.length_ms),
+            Setting::PauseZone(self.pause.zone.clone()),
             Setting::Rate(self.rate),
             Setting::RateBurst(self.rate_burst),
             Setting::Concurrency(self.concurrency),
@@ -359,8 +371,13 @@ impl Policy {
             Setting::Ttr(seconds) => self.defaults.ttr_s = *seconds,
             Setting::Priority(priority) => self.defaults.priority = *priority,
             Setting::Delay(seconds) => self.defaults.delay_s = *seconds,
-            Setting::Pause(is_on) => self.pause.is_on = *is_on,
+            Setting::Pause(is_on) => {
+                self.pause = PausePolicy { is_on: *is_on, ..PausePolicy::default() };
+            }
             Setting::PauseReason(reason) => self.pause.reason.clone_from(reason),
+            Setting::PauseCron(cron) => self.pause.cron.clone_from(cron),
+            Setting::PauseLength(millis) => self.pause.length_ms = *millis,
+            Setting::PauseZone(zone) => self.pause.zone.clone_from(zone),
             Setting::Rate(rate) => self.rate = *rate,
             Setting::RateBurst(burst) => self.rate_burst = *burst,
             Setting::Concurrency(limit) => self.concurrency = *limit,
@@ -407,6 +424,9 @@ impl Setting {
             Setting::Delay(_) => "delay",
             Setting::Pause(_) => "pause",
             Setting::PauseReason(_) => "pause.reason",
+            Setting::PauseCron(_) => "pause.cron",
+            Setting::PauseLength(_) => "pause.for",
+            Setting::PauseZone(_) => "pause.tz",
             Setting::Rate(Some(Rate { per: Per::Minute, .. })) => "rate.per_minute",
             Setting::Rate(Some(Rate { per: Per::Hour, .. })) => "rate.per_hour",
             Setting::Rate(_) => "rate.per_second",
@@ -417,6 +437,17 @@ impl Setting {
             Setting::OnDuplicate(_) => "unique.on_duplicate",
             Setting::IgnoreBuried(_) => "unique.ignore_buried",
         }
+    }
+
+    /// Whether a new pause ends the effect of this setting in earlier rules.
+    fn is_part_of_pause(&self) -> bool {
+        matches!(
+            self,
+            Setting::PauseReason(_)
+                | Setting::PauseCron(_)
+                | Setting::PauseLength(_)
+                | Setting::PauseZone(_)
+        )
     }
 
     /// Whether a child inherits this setting from its parent. A setting that sends the parent's
@@ -468,9 +499,14 @@ impl Rules {
         child_of: Option<&[u8]>,
     ) -> [(Setting, Option<u32>); SETTINGS] {
         self.resolve(name, child_of).settings().map(|setting| {
-            let same =
-                |asked: &&RuleSetting| discriminant(&asked.setting) == discriminant(&setting);
-            let line = self.asked(name, child_of).filter(same).last().map(|asked| asked.line);
+            let mut line = None;
+            for asked in self.asked(name, child_of) {
+                if discriminant(&asked.setting) == discriminant(&setting) {
+                    line = Some(asked.line);
+                } else if matches!(asked.setting, Setting::Pause(_)) && setting.is_part_of_pause() {
+                    line = None;
+                }
+            }
             (setting, line)
         })
     }
@@ -479,6 +515,12 @@ impl Rules {
     pub fn limit_memory(&self) -> bool {
         let mut all = self.0.iter().flat_map(|rule| &rule.settings);
         all.any(|asked| matches!(asked.setting, Setting::MemoryMax(Some(_))))
+    }
+
+    /// Whether any rule pauses queues by a schedule.
+    pub fn pause_by_schedule(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| matches!(asked.setting, Setting::PauseCron(Some(_))))
     }
 
     /// All patterns without wildcards: each is the name of one queue. The operator chose these

@@ -30,6 +30,7 @@ mod runner;
 mod sabotage;
 mod seen;
 mod trace;
+mod windows;
 mod workload;
 mod world;
 

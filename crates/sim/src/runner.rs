@@ -243,6 +243,7 @@ impl Judgements {
             limits,
             rates,
             slots,
+            pauses,
             outcomes,
             sleeps,
             handles,
@@ -255,6 +256,7 @@ impl Judgements {
         self.limits += limits;
         self.rates += rates;
         self.slots += slots;
+        self.pauses += pauses;
         self.outcomes += outcomes;
         self.sleeps += sleeps;
         self.handles += handles;

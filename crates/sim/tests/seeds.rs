@@ -51,6 +51,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(judged.limits > FIXED_SEEDS / 40, "{judged:?}");
     assert!(judged.rates > FIXED_SEEDS / 40, "{judged:?}");
     assert!(judged.slots > FIXED_SEEDS / 10, "{judged:?}");
+    assert!(judged.pauses > FIXED_SEEDS / 80, "{judged:?}");
 }
 
 #[test]
@@ -202,6 +203,11 @@ fn bursts_above_a_rate_are_noticed_by_the_oracle() {
 #[test]
 fn too_many_leases_of_a_queue_are_noticed_by_the_oracle() {
     assert_oracle_notices(Sabotage::OpenGates, "are leased, with a limit of");
+}
+
+#[test]
+fn the_oracle_notices_hand_outs_in_a_pause() {
+    assert_oracle_notices(Sabotage::OpenGates, "in a pause");
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Engine {
         if pause_ends {
             self.queues[id].set_pause(None);
         }
-        let opens = self.settle(id);
+        let opens = self.settle(id) | self.look_at_window(id);
         let may_owe = pause_ends || opens || self.has_unserved_waiters(&self.queues[id]);
         if may_owe {
             self.serve_waiters(id, effects);
@@ -177,7 +177,8 @@ impl Engine {
         let owed = self.has_unserved_waiters(queue).then_some(self.now);
         let dead = self.next_dead_end(id, extension);
         let opens = self.gates_open(queue);
-        let moments = [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead, opens];
+        let turns = self.pause_turns(extension);
+        let moments = [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead, opens, turns];
         moments.into_iter().flatten().min()
     }
 

@@ -3,10 +3,11 @@
 
 use super::Engine;
 use crate::effects::{Effects, Record};
-use crate::ids::QueueId;
+use crate::ids::{Millis, QueueId};
 use crate::limits::{CHILD_NAMES_BYTES_MAX, CHILDREN_MAX};
 use crate::policy::{Name, OPEN_MAX_DEFAULT, Policy, Rules};
-use crate::queues::{Extension, parent_of};
+use crate::queues::{Extension, Queue, parent_of};
+use crate::wall::When;
 
 impl Engine {
     pub(super) fn ensure_extension(&mut self, id: QueueId) -> &mut Extension {
@@ -35,9 +36,34 @@ impl Engine {
             if !waits {
                 self.queues.set_policy(id, policy, self.now);
             }
+            self.look_at_window(id);
             self.load_if_needed(id);
             self.arm_queue(id);
         }
+    }
+
+    /// Looks whether the policy of a queue pauses it at this time of the wall clock. Returns whether
+    /// the queue can hand out jobs that it held back before.
+    pub(super) fn look_at_window(&mut self, id: QueueId) -> bool {
+        let wall = self.wall.at(self.now);
+        let Some(extension) = self.queues[id].extension_mut() else { return false };
+        if extension.policy().pause.has_windows() {
+            // A search in the calendar takes about as long as two jobs.
+            self.meter.count(2);
+        }
+        extension.look_at_window(wall)
+    }
+
+    /// Whether the policy of a queue pauses it.
+    pub(super) fn is_paused_by_policy(&self, queue: &Queue) -> bool {
+        let wall = || self.wall.at(self.now);
+        queue.extension().is_some_and(|extension| extension.is_paused(wall))
+    }
+
+    /// The moment at which a pause by policy begins or ends.
+    pub(super) fn pause_turns(&self, extension: &Extension) -> Option<Millis> {
+        let turns = extension.pause_turns()?;
+        Some(self.wall.moment_of(When::Wall(turns)).max(self.now))
     }
 
     /// Gives a queue the policy that has waited for its cold jobs, if all of them are loaded.

@@ -46,6 +46,9 @@ pub struct QueueStats {
     pub pause_left_ms: u64,
     /// Whether the policy pauses the queue. The other numbers are about the pause of a client.
     pub paused_by_policy: bool,
+    /// Milliseconds until this pause can end. 0 if the policy does not pause the queue now, or
+    /// pauses it until the policy changes.
+    pub policy_pause_left_ms: u64,
     /// Milliseconds since the put of the next ready job. 0 if no job is ready.
     pub head_age_ms: u64,
     /// Bytes of the bodies of ready jobs.
@@ -222,6 +225,9 @@ impl Engine {
     /// Statistics of one queue.
     pub fn queue_stats(&self, id: QueueId) -> QueueStats {
         let queue = &self.queues[id];
+        let paused_by_policy = self.is_paused_by_policy(queue);
+        let turns = queue.extension().filter(|_| paused_by_policy);
+        let turns = turns.and_then(|extension| self.pause_turns(extension));
         let pause = queue.pause().filter(|pause| pause.until > self.now);
         let pause = pause.and_then(|pause| match pause.reason {
             PauseReason::Requested { seconds } => Some((seconds, pause.until)),
@@ -245,7 +251,8 @@ impl Engine {
             pauses: queue.pauses(),
             pause_s: pause.map_or(0, |(seconds, _)| seconds),
             pause_left_ms: pause.map_or(0, |(_, until)| until.since(self.now)),
-            paused_by_policy: queue.extension().is_some_and(Extension::is_paused),
+            paused_by_policy,
+            policy_pause_left_ms: turns.map_or(0, |moment| moment.since(self.now)),
             head_age_ms: head.map_or(0, |created| self.now.since(created)),
             ready_bytes: queue.counts().bytes,
         }

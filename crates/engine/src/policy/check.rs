@@ -75,6 +75,14 @@ pub enum RulesError {
         /// The queue.
         name: String,
     },
+    /// A pause by a schedule lacks a part.
+    #[error("pause: a pause with a schedule needs `{key}`")]
+    PausePart {
+        /// The line of a setting of the pause.
+        line: u32,
+        /// The key that is missing.
+        key: &'static str,
+    },
     /// A rule has several rates.
     #[error("{key}: a policy has one rate; write per_second, per_minute or per_hour")]
     SeveralRates {
@@ -98,6 +106,7 @@ impl RulesError {
             | RulesError::Circle { line, .. }
             | RulesError::TooManyCopies { line }
             | RulesError::RetryTimes { line }
+            | RulesError::PausePart { line, .. }
             | RulesError::SeveralRates { line, .. }
             | RulesError::TooManyDestinations { line, .. } => *line,
             RulesError::TooLarge => 0,
@@ -121,6 +130,7 @@ impl Rules {
         for rule in &self.0 {
             rule.check_retries()?;
             rule.check_rates()?;
+            rule.check_pause()?;
         }
         let map = Map::of(self);
         for asked in self.0.iter().flat_map(|rule| &rule.settings) {

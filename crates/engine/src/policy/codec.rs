@@ -7,6 +7,7 @@
 //! the engine would apply only a part of a policy.
 
 use std::num::NonZeroU32;
+use std::str::FromStr;
 
 use super::{
     Backoff, DeadTarget, Key, Name, OnDuplicate, Pattern, Per, QueueSync, Rate, Rule, RuleSetting,
@@ -77,6 +78,21 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         | Setting::OpenTimeout(number)
         | Setting::MemoryMax(number)
         | Setting::DeadKeep(number) => put_number(bytes, *number),
+        // The parts of a pause window have one tag, and a byte of their own.
+        Setting::PauseCron(cron) => {
+            bytes.extend([0, cron.is_some().into()]);
+            if let Some(cron) = cron {
+                put_name(bytes, cron.as_str().as_bytes());
+            }
+        }
+        Setting::PauseLength(number) => {
+            bytes.push(1);
+            put_number(bytes, *number);
+        }
+        Setting::PauseZone(zone) => {
+            bytes.push(2);
+            put_name(bytes, zone.as_str().as_bytes());
+        }
         Setting::ExpireSweep(number) | Setting::Ttr(number) => {
             bytes.push(number.is_some().into());
             bytes.extend(number.iter().flat_map(|number| number.to_le_bytes()));
@@ -192,6 +208,7 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Delay(_) => 43,
         Setting::Pause(_) => 45,
         Setting::PauseReason(_) => 46,
+        Setting::PauseCron(_) | Setting::PauseLength(_) | Setting::PauseZone(_) => 47,
         // 33 and 35 are for keys.
         Setting::Rate(_) => 31,
         Setting::RateBurst(_) => 32,
@@ -323,6 +340,13 @@ impl Reader<'_> {
             43 => Setting::Delay(self.small()?),
             45 => Setting::Pause(self.boolean()?),
             46 => Setting::PauseReason(self.name_or_none()?),
+            47 => match self.byte()? {
+                0 if self.boolean()? => Setting::PauseCron(Some(self.parsed()?)),
+                0 => Setting::PauseCron(None),
+                1 => Setting::PauseLength(self.number()?),
+                2 => Setting::PauseZone(self.parsed()?),
+                _ => return Err(Malformed),
+            },
             31 => Setting::Rate(if self.boolean()? { Some(self.rate()?) } else { None }),
             32 => Setting::RateBurst(self.limit()?),
             34 => Setting::Concurrency(self.limit()?),
@@ -362,12 +386,14 @@ impl Reader<'_> {
     }
 
     fn key(&mut self) -> Result<Option<Key>, Malformed> {
-        if !self.boolean()? {
-            return Ok(None);
-        }
+        if self.boolean()? { self.parsed().map(Some) } else { Ok(None) }
+    }
+
+    /// A value that is a text in the file, too.
+    fn parsed<T: FromStr>(&mut self) -> Result<T, Malformed> {
         let text = self.name()?;
         let text = std::str::from_utf8(&text).map_err(|_| Malformed)?;
-        text.parse().map(Some).map_err(|_| Malformed)
+        text.parse().map_err(|_| Malformed)
     }
 
     fn backoff(&mut self) -> Result<Backoff, Malformed> {

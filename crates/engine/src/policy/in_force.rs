@@ -16,6 +16,8 @@ pub(crate) struct InForce {
     has_aliases: bool,
     /// Whether any rule limits the memory of a queue.
     limits_memory: bool,
+    /// Whether any rule pauses queues by a schedule.
+    pauses_by_schedule: bool,
     /// Counts of the aliases in `named`. An alias that matches only a pattern with wildcards has no
     /// counts, because clients could use any number of such names.
     aliases: BTreeMap<Name, AliasCounts>,
@@ -53,11 +55,17 @@ impl InForce {
         self.limits_memory
     }
 
+    /// Whether any rule pauses queues by a schedule.
+    pub(crate) fn pause_by_schedule(&self) -> bool {
+        self.pauses_by_schedule
+    }
+
     /// Replaces the rules. The caller must call [`InForce::set_aliases`] next.
     pub(crate) fn replace(&mut self, rules: Rules) {
         let mut all = rules.0.iter().flat_map(|rule| &rule.settings);
         self.has_aliases = all.any(|asked| matches!(asked.setting, Setting::Alias(_)));
         self.limits_memory = rules.limit_memory();
+        self.pauses_by_schedule = rules.pause_by_schedule();
         self.named = rules.literal_names().map(Into::into).collect();
         self.rules = rules;
     }

@@ -269,6 +269,11 @@ fn some_retry_setting() -> impl Strategy<Value = Setting> {
         any::<u32>().prop_map(Setting::Delay),
         any::<bool>().prop_map(Setting::Pause),
         proptest::option::of(some_name()).prop_map(Setting::PauseReason),
+        proptest::option::of(proptest::sample::select(&["0 0 * * 6", "@daily", "*/5 1-3 * 2 mon"]))
+            .prop_map(|cron| Setting::PauseCron(cron.map(|cron| cron.parse().unwrap()))),
+        any::<Option<u64>>().prop_map(Setting::PauseLength),
+        proptest::sample::select(&["UTC", "Europe/Berlin", "Asia/Tokyo"])
+            .prop_map(|zone| Setting::PauseZone(zone.parse().unwrap())),
     ]
 }
 

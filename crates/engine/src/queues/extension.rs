@@ -7,12 +7,14 @@
 use super::cold::Cold;
 use super::gates::Gates;
 use crate::ids::{JobId, Millis};
-use crate::policy::{Policy, parent_name};
+use crate::policy::{PausePhase, PausePolicy, Policy, parent_name};
+use crate::wall::STEP_MS;
 
 /// The optional parts of a queue.
 #[derive(Debug)]
 pub(crate) struct Extension {
     policy: Policy,
+    window: PauseWindow,
     /// A client of Kestrel made or used the queue.
     items: bool,
     /// The queue is a fan-out child.
@@ -44,15 +46,38 @@ pub(crate) struct Extension {
     pub(crate) flushes: u64,
 }
 
+/// What the engine knows of the pause that a policy makes by the wall clock.
+#[derive(Copy, Clone, Debug)]
+struct PauseWindow {
+    /// The engine knows the phase of the pause from this time of the wall clock until the end of
+    /// the phase.
+    from: Millis,
+    phase: PausePhase,
+}
+
 /// The name of the parent, if a queue of this name can be a child.
 pub(crate) fn parent_of(name: &[u8]) -> Option<&[u8]> {
     parent_name(name).filter(|parent| !parent.is_empty())
+}
+
+impl PauseWindow {
+    fn new(policy: &PausePolicy, wall: Millis) -> Self {
+        Self { from: wall, phase: policy.phase(wall) }
+    }
+
+    fn holds_back(&self, wall: Millis) -> bool {
+        // Two clocks that drift are no reason to look again.
+        let is_known = wall.0.saturating_add(2 * STEP_MS) >= self.from.0
+            && self.phase.until.is_none_or(|until| wall < until);
+        self.phase.is_paused || !is_known
+    }
 }
 
 impl Extension {
     pub(super) fn new(created: Millis) -> Self {
         Self {
             policy: Policy::default(),
+            window: PauseWindow::new(&PausePolicy::default(), Millis(0)),
             items: false,
             child: false,
             parent: false,
@@ -90,9 +115,29 @@ impl Extension {
         self.parent
     }
 
-    /// Whether the policy lets the queue hand out no jobs.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.policy.pause.is_on
+    /// Whether the policy lets the queue hand out no jobs at this time of the wall clock. If the
+    /// engine has not looked at the queue since the phase of the pause ended, or since the wall
+    /// clock was set, it may be in a pause: so it hands out none until then, and then serves those
+    /// who wait first.
+    pub(crate) fn is_paused(&self, wall: impl FnOnce() -> Millis) -> bool {
+        let pause = &self.policy.pause;
+        pause.is_on && (!pause.has_windows() || self.window.holds_back(wall()))
+    }
+
+    /// When the pause by the policy begins or ends next, by the wall clock.
+    pub(crate) fn pause_turns(&self) -> Option<Millis> {
+        self.window.phase.until.filter(|_| self.policy.pause.has_windows())
+    }
+
+    /// Computes the phase of the pause by the policy. Returns whether the queue can hand out jobs
+    /// that it held back before.
+    pub(crate) fn look_at_window(&mut self, wall: Millis) -> bool {
+        if !self.policy.pause.has_windows() {
+            return false;
+        }
+        let held_back = self.window.holds_back(wall);
+        self.window = PauseWindow::new(&self.policy.pause, wall);
+        held_back && !self.window.holds_back(wall)
     }
 
     /// Whether a put to this queue goes to this queue only.

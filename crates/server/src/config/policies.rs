@@ -7,6 +7,7 @@ use broker::policy::{
     Backoff, DeadTarget, Key, KeyError, Name, OnDuplicate, Pattern, Per, QueueSync, Rate, Rule,
     RuleSetting, Rules, Setting, UniqueWindow, WhenFull,
 };
+use broker::schedule::{Cron, CronError, Zone, ZoneError};
 use notation::{duration, size};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -26,6 +27,8 @@ const OPEN_MAX: u32 = 1_000_000;
 
 /// The longest ttr and delay: about a hundred years. A moment must fit into its field.
 const SECONDS_MAX: u32 = 3_153_600_000;
+/// The longest pause of a schedule: a year.
+const PAUSE_MS_MAX: u128 = 366 * 24 * 3_600_000;
 /// The largest number of retries.
 const RETRIES_MAX: u32 = 1000;
 /// The largest jitter, in thousandths.
@@ -37,6 +40,8 @@ const DROP: &str = "drop";
 const RETRIES: &str = "retries";
 const PAUSE: &str = "pause";
 const REASON: &str = "pause.reason";
+const CRON: &str = "pause.cron";
+const ZONE: &str = "pause.tz";
 const JITTER: &str = "retries.jitter";
 /// The largest number of jobs in `rate` and `concurrency`.
 const GATE_MAX: u32 = 1_000_000;
@@ -58,7 +63,8 @@ const LATER_KEYS: [&str; 10] = [
 ];
 
 /// Keys whose values are names of queues, or other texts: any text in quotes.
-const NAMES: [&str; 6] = ["expire_to", "alias", "route.copy_to", "dead.queue", "unique.by", REASON];
+const NAMES: [&str; 8] =
+    ["expire_to", "alias", "route.copy_to", "dead.queue", "unique.by", REASON, CRON, ZONE];
 
 /// How to read the value of a key. A returned error describes the mistake.
 enum Read {
@@ -66,7 +72,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 40] = [
+static KEYS: [(&str, Read); 43] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -98,6 +104,9 @@ static KEYS: [(&str, Read); 40] = [
     ("delay", Read::One(|text| seconds(text).map(Setting::Delay))),
     (PAUSE, Read::One(|text| truth(text).map(Setting::Pause))),
     (REASON, Read::One(|text| Ok(Setting::PauseReason(unless_none(text).map(name))))),
+    (CRON, Read::One(|text| cron(text).map(Setting::PauseCron))),
+    ("pause.for", Read::One(|text| pause_length(text).map(Setting::PauseLength))),
+    (ZONE, Read::One(|text| zone(text).map(Setting::PauseZone))),
     (RATES[0], Read::One(|text| rate(text, Per::Second).map(Setting::Rate))),
     (RATES[1], Read::One(|text| rate(text, Per::Minute).map(Setting::Rate))),
     (RATES[2], Read::One(|text| rate(text, Per::Hour).map(Setting::Rate))),
@@ -481,6 +490,25 @@ fn on_duplicate(text: &str) -> Result<OnDuplicate, String> {
     }
 }
 
+fn cron(text: &str) -> Result<Option<Cron>, String> {
+    let refused = |error: CronError| error.to_string();
+    unless_none(text).map(|text| text.parse().map_err(refused)).transpose()
+}
+
+fn zone(text: &str) -> Result<Zone, String> {
+    text.parse().map_err(|error: ZoneError| error.to_string())
+}
+
+/// Reads the length of a pause.
+fn pause_length(text: &str) -> Result<Option<u64>, String> {
+    let Some(text) = unless_none(text) else { return Ok(None) };
+    match duration::parse(text)?.as_millis() {
+        0 => Err(format!("`{text}` must be greater than zero")),
+        millis if millis <= PAUSE_MS_MAX => Ok(Some(millis as u64)),
+        _ => Err(format!("`{text}` is longer than a year")),
+    }
+}
+
 fn sync(text: &str) -> Result<Option<QueueSync>, String> {
     if text == NONE {
         return Ok(None);
@@ -547,7 +575,10 @@ pub(crate) fn show_value(setting: &Setting) -> String {
         Setting::AgeMax(time)
         | Setting::Idle(time)
         | Setting::OpenTimeout(time)
-        | Setting::DeadKeep(time) => time.map_or_else(none, millis),
+        | Setting::DeadKeep(time)
+        | Setting::PauseLength(time) => time.map_or_else(none, millis),
+        Setting::PauseCron(cron) => cron.as_ref().map_or_else(none, |cron| quote(cron.as_str())),
+        Setting::PauseZone(zone) => quote(zone.as_str()),
         Setting::WhenFull(WhenFull::Refuse) | Setting::OnDuplicate(OnDuplicate::Refuse) => {
             quote("refuse")
         }

@@ -25,6 +25,7 @@ mod kestrel;
 mod log_contents;
 mod moves;
 mod outcome;
+mod pauses;
 mod policies;
 mod promises;
 mod queues;
@@ -266,6 +267,7 @@ pub(crate) struct Queue {
     sleepers: BTreeMap<u64, Place>,
     policy: Rc<Policy>,
     gates: gates::Gates,
+    phase: Option<pauses::Phase>,
     /// When the queue first had a policy, a parent, a child or a job that expires, or became a
     /// queue of items.
     extra_since: Option<u64>,

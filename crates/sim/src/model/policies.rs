@@ -41,6 +41,7 @@ impl Model {
             self.ensure_extra(name);
         }
         self.change_gates(name, Rc::new(policy));
+        self.look_at_pause(name);
         self.arm(name);
     }
 

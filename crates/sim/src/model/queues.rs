@@ -30,6 +30,7 @@ impl Model {
             sleepers: BTreeMap::new(),
             policy: Rc::default(),
             gates,
+            phase: None,
             extra_since: None,
             timer: None,
             last_read: None,
@@ -121,7 +122,7 @@ impl Model {
 
     pub(super) fn is_paused(&self, name: &Name) -> bool {
         let queue = &self.queues[name];
-        queue.policy.pause.is_on || queue.pause.is_some_and(|pause| pause.until > self.now)
+        self.is_paused_by_policy(name) || queue.pause.is_some_and(|pause| pause.until > self.now)
     }
 
     pub(super) fn pause(&mut self, name: &str, seconds: u32) -> bool {
@@ -140,9 +141,8 @@ impl Model {
     /// Gives ready jobs to waiting clients, after the queue can hand out jobs again.
     pub(super) fn serve_waiters(&mut self, queue: &Name) {
         while let Some(id) = self.first_ready(queue) {
-            let is_shut = self.reads_blocked()
-                || self.queues[queue].policy.pause.is_on
-                || self.is_shut(queue);
+            let is_shut =
+                self.reads_blocked() || self.is_paused_by_policy(queue) || self.is_shut(queue);
             if is_shut || self.is_expired(id) {
                 return;
             }

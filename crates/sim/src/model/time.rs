@@ -34,7 +34,9 @@ impl Model {
         let owner = |name: &Name| Owner::Queue(self.queues[name].place, name.clone());
         let timers = self.queues.iter().filter_map(|(name, queue)| {
             let pause = queue.pause.map(|pause| pause.until);
-            let moments = [queue.timer, self.expiry_moment(name), self.dead_moment(name), pause];
+            let turns = queue.phase.map(|phase| phase.turns);
+            let moments =
+                [queue.timer, self.expiry_moment(name), self.dead_moment(name), pause, turns];
             Some((moments.into_iter().flatten().min()?, owner(name)))
         });
         let delayed = self.jobs.values().filter_map(|job| match job.state {
@@ -91,7 +93,7 @@ impl Model {
             if unpauses {
                 queue.pause = None;
             }
-            let opens = model.open_gates(name);
+            let opens = model.open_gates(name) | model.look_at_pause(name);
             if unpauses || opens && !model.is_paused(name) {
                 model.serve_waiters(name);
             }
@@ -170,9 +172,10 @@ impl Model {
         let expiries = self.queues.keys().filter_map(|name| self.expiry_moment(name));
         let deaths = self.queues.keys().filter_map(|name| self.dead_moment(name));
         let gates = self.queues.keys().filter_map(|name| self.gate_moment(name));
+        let windows = self.queues.values().filter_map(|queue| queue.phase).map(|phase| phase.turns);
         let waits = self.conns.values().filter_map(|conn| conn.waiting.as_ref()?.until);
         let margins = self.conns.keys().filter_map(|place| self.margin_moment(*place));
-        let moments = jobs.chain(pauses).chain(expiries).chain(deaths).chain(gates);
+        let moments = jobs.chain(pauses).chain(expiries).chain(deaths).chain(gates).chain(windows);
         let moments = moments.chain(waits).chain(margins);
         moments.filter(|moment| *moment > after).min()
     }

@@ -1,6 +1,7 @@
 //! The record of hand-outs of each queue. Checks that a queue with a rate hands out at most
 //! `burst + rate × w` jobs in each window of `w` milliseconds, over crashes, too, and that a queue
-//! with a limit of leased jobs keeps it. The checks count, and know no bucket.
+//! with a limit of leased jobs keeps it. The checks count, and know no bucket. A queue hands out
+//! nothing while a schedule pauses it.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,8 @@ use crate::Checked;
 
 /// The oracle forgets older hand-outs of a queue than this many.
 const MOMENTS_MAX: usize = 400;
+/// A reply can wait for the log: a client got its job at most this long ago.
+const REPLY_MS_MAX: u64 = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Gates {
@@ -22,11 +25,14 @@ pub(super) struct Gates {
     /// count, because somebody can set the clock meanwhile.
     clock: u64,
     last: u64,
+    /// True if the wall clock shows the server's time.
+    knows_wall: bool,
     queues: BTreeMap<String, HandOuts>,
     /// The leased jobs of each queue with a limit, when the oracle last looked.
     leased: BTreeMap<String, u32>,
     pub(super) rates_judged: u64,
     pub(super) slots_judged: u64,
+    pub(super) pauses_judged: u64,
 }
 
 /// The hand-outs of a queue while the same rate applied.
@@ -64,6 +70,7 @@ impl Gates {
     /// hand-outs before it. The record does.
     pub(super) fn began(&mut self, rules: &Rules, opened: u64) {
         self.last = opened;
+        self.knows_wall = true;
         self.leased.clear();
         if *rules != self.rules || self.is_changing {
             self.rules = rules.clone();
@@ -76,6 +83,7 @@ impl Gates {
     pub(super) fn forget(&mut self, rules: &Rules, now: u64) {
         self.queues.clear();
         self.began(rules, now);
+        self.knows_wall = false;
     }
 
     /// The rules that certainly apply to a queue.
@@ -90,6 +98,12 @@ impl Gates {
     pub(super) fn handed_out(&mut self, queue: &str, now: u64) -> Checked {
         self.passed(now);
         let Some(rules) = self.rules_of(queue) else { return Ok(()) };
+        if let Some(window) = rules.window().filter(|_| self.knows_wall) {
+            if window.lasts(now).is_some_and(|since| since > REPLY_MS_MAX) {
+                return Err(format!("{queue} handed out a job in a pause: {window:?}"));
+            }
+            self.pauses_judged += 1;
+        }
         let Some(rate) = rules.rate else { return Ok(()) };
         let per_ms = u128::from(rate.per.millis());
         let milli = u128::from(rate.milli.get());

@@ -500,6 +500,7 @@ impl Oracle {
             limits: self.items.limits_judged,
             rates: self.items.gates.rates_judged,
             slots: self.items.gates.slots_judged,
+            pauses: self.items.gates.pauses_judged,
         }
     }
 }
@@ -523,6 +524,8 @@ pub struct Judgements {
     pub rates: u64,
     /// How often a queue with a limit of leased jobs had some.
     pub slots: u64,
+    /// Hand-outs of queues that a schedule pauses at other times.
+    pub pauses: u64,
     /// Outcomes of Gearman's jobs that clients were told.
     pub outcomes: u64,
     /// Sleeping workers whose jobs were looked for.

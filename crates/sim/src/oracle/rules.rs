@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::windows::Window;
 use broker::policy::{DeadTarget, OnDuplicate, QueueSync, Rate, Rule, Rules, Setting, WhenFull};
 
 /// The settings of one queue that the oracle looks at.
@@ -19,6 +20,10 @@ pub(super) struct QueueRules {
     pub(super) rate: Option<Rate>,
     pub(super) rate_burst: Option<NonZeroU32>,
     pub(super) concurrency: Option<NonZeroU32>,
+    is_paused: bool,
+    pause_cron: Option<String>,
+    pause_length_ms: u64,
+    pause_zone: String,
     /// Some puts store nothing, because another job has their key.
     is_unique: bool,
     refuses_duplicates: bool,
@@ -44,8 +49,24 @@ impl QueueRules {
         self.rate.is_some() || self.concurrency.is_some()
     }
 
+    /// The times of the day at which the queue hands out no jobs.
+    pub(super) fn window(&self) -> Option<Window> {
+        let cron = self.pause_cron.as_ref().filter(|_| self.is_paused)?;
+        let zone = if self.pause_zone.is_empty() { "UTC" } else { &self.pause_zone };
+        Some(Window::new(cron, self.pause_length_ms, zone))
+    }
+
     fn apply(&mut self, setting: &Setting) {
         match setting {
+            Setting::Pause(is_on) => {
+                self.is_paused = *is_on;
+                (self.pause_cron, self.pause_zone) = (None, String::new());
+            }
+            Setting::PauseCron(cron) => {
+                self.pause_cron = cron.as_ref().map(|cron| cron.as_str().into());
+            }
+            Setting::PauseLength(millis) => self.pause_length_ms = millis.unwrap_or(0),
+            Setting::PauseZone(zone) => self.pause_zone = zone.as_str().into(),
             Setting::JobsMax(max) => self.jobs_max = *max,
             Setting::BytesMax(max) => self.bytes_max = *max,
             Setting::ItemBytesMax(max) => self.item_bytes_max = *max,
@@ -82,7 +103,6 @@ impl QueueRules {
             | Setting::Ttr(_)
             | Setting::Priority(_)
             | Setting::Delay(_)
-            | Setting::Pause(_)
             | Setting::PauseReason(_)
             | Setting::UniqueWindow(_)
             | Setting::IgnoreBuried(_) => {}

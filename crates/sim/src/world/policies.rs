@@ -79,6 +79,19 @@ fn rate(rng: &mut Rng) -> [Setting; 2] {
     [Setting::Rate(milli.map(|milli| Rate { milli, per })), Setting::RateBurst(burst)]
 }
 
+/// Creates a random rule that pauses queues by a schedule.
+fn windows(rng: &mut Rng) -> Rule {
+    let cron = format!("*/{} * * * *", rng.pick(&[1, 2, 5]));
+    let zone = *rng.pick(&["UTC", "Asia/Kathmandu"]);
+    let settings = [
+        Setting::Pause(true),
+        Setting::PauseCron(Some(cron.parse().expect("a cron expression"))),
+        Setting::PauseLength(Some(rng.between(1_000, 50_000))),
+        Setting::PauseZone(zone.parse().expect("a time zone")),
+    ];
+    Rule::new([*rng.pick(&PATTERNS)], settings)
+}
+
 fn slots(rng: &mut Rng) -> Setting {
     Setting::Concurrency(NonZeroU32::new(rng.between(1, 3) as u32))
 }
@@ -165,7 +178,10 @@ fn without_limits(rules: &Rules) -> Rules {
 
 /// The same rules without limits of hand-outs.
 fn without_gates(rules: &Rules) -> Rules {
-    let is_gate = |setting: &Setting| matches!(setting, Setting::Rate(_) | Setting::Concurrency(_));
+    let is_gate = |setting: &Setting| {
+        matches!(setting, Setting::Rate(_) | Setting::Concurrency(_) | Setting::PauseCron(_))
+            || *setting == Setting::Pause(true)
+    };
     let mut rules = rules.clone();
     for rule in &mut rules.0 {
         rule.settings.retain(|asked| !is_gate(&asked.setting));
@@ -194,6 +210,9 @@ impl World {
         }
         if self.rng.one_in(3) {
             rules.0.push(gates(&mut self.rng));
+        }
+        if self.rng.one_in(5) {
+            rules.0.push(windows(&mut self.rng));
         }
         if rules.check().is_err() {
             return Ok(());

@@ -13,9 +13,16 @@ impl Engine {
     }
 
     /// Sets how far the wall clock is ahead of the engine's time. If this is a step of the wall
-    /// clock, begins to reschedule all jobs with a time of the wall clock.
+    /// clock, begins to reschedule all jobs with a time of the wall clock, and to look again at all
+    /// queues that are paused by the wall clock.
     pub fn set_wall_ahead(&mut self, ahead_ms: i64) {
-        if self.wall.set_ahead(ahead_ms) && self.jobs.go_by_wall() {
+        if !self.wall.set_ahead(ahead_ms) {
+            return;
+        }
+        if self.rules.pause_by_schedule() {
+            self.walk_by_timer();
+        }
+        if self.jobs.go_by_wall() {
             let mut timer = self.wall.timer();
             self.timers.arm(&mut timer, self.now, TimerKey::Rescheduling);
             *self.wall.rescheduling() = Some(Rescheduling { done: None, timer });

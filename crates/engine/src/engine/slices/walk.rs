@@ -17,13 +17,25 @@ impl Engine {
         unblocks: bool,
         effects: &mut Effects,
     ) {
+        let walk = self.replace_walk(resolves, unblocks);
+        self.walk = Some(walk);
+        self.meter.begin_request();
+        self.walk_slice(effects);
+    }
+
+    /// Lets the timer of the walk begin a walk that gives queues their policies again.
+    pub(in crate::engine) fn walk_by_timer(&mut self) {
+        let mut walk = self.replace_walk(true, false);
+        self.timers.arm(&mut walk.timer, self.now, TimerKey::Walk);
+        self.walk = Some(walk);
+    }
+
+    fn replace_walk(&mut self, resolves: bool, unblocks: bool) -> Walk {
         let mut before = self.walk.take();
         if let Some(before) = &mut before {
             self.timers.disarm(&mut before.timer, TimerKey::Walk);
         }
-        self.walk = Some(Walk::new(before, resolves, unblocks));
-        self.meter.begin_request();
-        self.walk_slice(effects);
+        Walk::new(before, resolves, unblocks)
     }
 
     /// Visits queues, as many as one slice of work allows.

@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{JobSlot, QueueId};
-use crate::queues::{Extension, PauseReason, Queue, ReadyKey};
+use crate::queues::{PauseReason, Queue, ReadyKey};
 
 /// The next job of a queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -82,7 +82,7 @@ impl Engine {
         if queue.removals() > 0 {
             return Some(Held::Removed);
         }
-        if queue.extension().is_some_and(Extension::is_paused) {
+        if self.is_paused_by_policy(queue) {
             return Some(Held::PausedByPolicy);
         }
         if let Some(pause) = queue.pause() {

@@ -37,7 +37,7 @@ fn every_key_is_read() {
         ttr = "1m30s"
         priority = 12
         delay = "5s"
-        pause = { reason = "the database moves" }
+        pause = { reason = "the database moves", cron = "0 0 * * sat", for = "2d", tz = "europe/berlin" }
         rate = { per_minute = 2.5, burst = 7 }
         concurrency = { limit = 3 }
         unique = { by = "prefix:8", window = "until-start", on_duplicate = "refuse", ignore_buried = true }
@@ -74,7 +74,13 @@ fn every_key_is_read() {
             jobs_max: 7,
         },
         defaults: Defaults { ttr_s: Some(90), priority: 12, delay_s: 5 },
-        pause: PausePolicy { is_on: true, reason: Some(name("the database moves")) },
+        pause: PausePolicy {
+            is_on: true,
+            reason: Some(name("the database moves")),
+            cron: Some("0 0 * * sat".parse().unwrap()),
+            zone: "Europe/Berlin".parse().unwrap(),
+            length_ms: Some(2 * 24 * 3_600_000),
+        },
         rate: NonZeroU32::new(2_500).map(|milli| Rate { milli, per: Per::Minute }),
         rate_burst: NonZeroU32::new(7),
         concurrency: NonZeroU32::new(3),
@@ -250,6 +256,51 @@ unique = { by = "json:a", window = "soon", on_duplicate = "skip" }
 }
 
 #[test]
+fn a_pause_by_a_schedule_is_read_as_a_whole() {
+    let text = "[[policy]]\nmatch = \"*\"\npause = { cron = \"@weekly\", for = \"1h\", reason = \"x\" }\n\
+                [[policy]]\nmatch = \"a\"\npause = true\n[[policy]]\nmatch = \"b\"\npause = false\n";
+    let of = |queue| policy(text, queue).pause;
+    let weekly = Some("@weekly".parse().unwrap());
+    let (reason, length_ms) = (Some(name("x")), Some(3_600_000));
+    let all =
+        PausePolicy { is_on: true, reason, cron: weekly, length_ms, ..PausePolicy::default() };
+    assert_eq!(of("c"), all);
+    assert_eq!(of("a"), PausePolicy { is_on: true, ..PausePolicy::default() });
+    assert_eq!(of("b"), PausePolicy::default());
+    let mistakes = r#"[[policy]]
+match = "a"
+pause = { cron = "0 0 * *", for = "0s", tz = "Mars" }
+[[policy]]
+match = "b"
+pause = { cron = "0 0 32 * *", for = "400d", tz = "none" }
+[[policy]]
+match = "c"
+pause = { cron = "0 0 30 2 *" }
+"#;
+    assert_eq!(
+        messages(mistakes),
+        [
+            "lineshaft.toml:3:18: policy.pause.cron: a cron expression has five fields: minute, hour, day of the month, month, day of the week",
+            "lineshaft.toml:3:35: policy.pause.for: `0s` must be greater than zero",
+            "lineshaft.toml:3:46: policy.pause.tz: `Mars` is not a time zone; write its name, such as \"Europe/Berlin\" or \"UTC\"",
+            "lineshaft.toml:6:18: policy.pause.cron: `32` is not a day of the month: write numbers from 1 to 31, such as `*`, `1`, `1-31`, `*/2`, or a list",
+            "lineshaft.toml:6:38: policy.pause.for: `400d` is longer than a year",
+            "lineshaft.toml:6:51: policy.pause.tz: `none` is not a time zone; write its name, such as \"Europe/Berlin\" or \"UTC\"",
+            "lineshaft.toml:9:18: policy.pause.cron: no day matches this cron expression",
+        ]
+    );
+    let part = |keys: &str| messages(&format!("[[policy]]\nmatch = \"a\"\npause = {{ {keys} }}\n"));
+    assert_eq!(
+        part("for = \"1h\""),
+        ["lineshaft.toml:3: policy.pause: a pause with a schedule needs `pause.cron`"]
+    );
+    assert_eq!(
+        part("cron = \"@daily\""),
+        ["lineshaft.toml:3: policy.pause: a pause with a schedule needs `pause.for`"]
+    );
+}
+
+#[test]
 fn a_match_has_patterns() {
     let expected = "match: write a pattern such as \"mail.*\", or a list of them";
     for value in ["[]", "\"\"", "[\"a\", \"\"]", "3", "[1]"] {
@@ -315,6 +366,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
                 retries = \"off\"\n\n[[policy]]\nmatch = \"e\"\nretries = \"on\"\ndead = { queue = \"drop\", keep = \"none\" }\n\
                 ttr = \"90s\"\npriority = 3\ndelay = \"2m\"\npause = true\n\
                 [[policy]]\nmatch = \"f\"\npause = { reason = \"x\" }\n\
+                [[policy]]\nmatch = \"i\"\npause = { cron = \"0 0 * * 6\", for = \"2d\", tz = \"Asia/Tokyo\" }\n\
                 [[policy]]\nmatch = \"g\"\npause = false\nrate = { per_minute = 2.5, burst = 7 }\nconcurrency.limit = 3\n\
                 [[policy]]\nmatch = \"h\"\nrate.per_second = \"none\"\n\
                 unique = { by = \"until::\", window = \"until-start\" }\n";
@@ -337,7 +389,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 38);
+    assert_eq!(lines.len(), 41);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");
