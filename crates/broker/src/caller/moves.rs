@@ -43,14 +43,10 @@ impl Caller<'_> {
     /// exist. A draining server still moves jobs, because a move adds no job.
     pub fn move_job(&mut self, id: JobId, to: &[u8]) -> Answer<Result<(), MoveRefusal>> {
         let refused = |refusal: PutRefusal| Answer::at_once(Err(refusal.into()));
+        if let Err(refusal) = self.admit_move(id) {
+            return refused(refusal);
+        }
         let core = &mut *self.core;
-        if core.engine.writes_blocked() {
-            return refused(PutRefusal::WritesBlocked);
-        }
-        let is_logged = |id| core.engine.slot(id).is_ok_and(|slot| core.engine.is_durable(slot));
-        if core.lacks_room(1, |_| is_logged(id)) {
-            return refused(PutRefusal::LogFull);
-        }
         if !self.shared.admits_queue(core, to) {
             return refused(PutRefusal::NoNewQueue);
         }
@@ -80,18 +76,27 @@ impl Caller<'_> {
     /// Brings a dead letter back to the queue that it came from, or makes a buried job ready. The job
     /// can fail as often as a new job.
     pub fn redrive(&mut self, id: JobId) -> Answer<Result<(), RedriveRefusal>> {
-        let refused = |refusal: PutRefusal| Answer::at_once(Err(refusal.into()));
+        if let Err(refusal) = self.admit_move(id) {
+            return Answer::at_once(Err(refusal.into()));
+        }
         let core = &mut *self.core;
-        if core.engine.writes_blocked() {
-            return refused(PutRefusal::WritesBlocked);
-        }
-        let is_logged = |id| core.engine.slot(id).is_ok_and(|slot| core.engine.is_durable(slot));
-        if core.lacks_room(1, |_| is_logged(id)) {
-            return refused(PutRefusal::LogFull);
-        }
         let done = core.engine.redrive(id, &mut core.effects);
         core.apply_effects();
         Answer::new(done.map_err(RedriveRefusal::from), core.after_id(id))
+    }
+
+    /// Whether the server and its log admit a move of this job now. A job that is only in memory needs
+    /// no room in the log.
+    fn admit_move(&self, id: JobId) -> Result<(), PutRefusal> {
+        let core = &*self.core;
+        if core.engine.writes_blocked() {
+            return Err(PutRefusal::WritesBlocked);
+        }
+        let is_logged = |id| core.engine.slot(id).is_ok_and(|slot| core.engine.is_durable(slot));
+        if core.lacks_room(1, |_| is_logged(id)) {
+            return Err(PutRefusal::LogFull);
+        }
+        Ok(())
     }
 
     /// The next dead letter of this queue, after the one that this function returned before. Skips
