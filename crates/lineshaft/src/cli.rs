@@ -413,10 +413,12 @@ Examples:
   lineshaft policy show mail.in             every setting, and its origin
   lineshaft policy show news+archive        the same for a fan-out child
   lineshaft policy show mail --config /etc/lineshaft/lineshaft.toml
+  lineshaft policy test mail.in --body order.json
+  lineshaft policy diff new.toml            what a reload would do to a server
 
 `lineshaft config check` reports mistakes in the policies of a file.";
 
-/// Show the policies of a queue
+/// Show the policies of a queue, try them, or compare a new file with the server
 #[derive(Debug, Args)]
 #[command(after_help = POLICY_EXAMPLES)]
 pub(crate) struct PolicyArguments {
@@ -437,9 +439,64 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         file: ConfigFile,
     },
+    Test(PolicyTestArguments),
+    Diff(PolicyDiffArguments),
     /// A word that is no subcommand: probably the name of a queue.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
+}
+
+const POLICY_TEST_EXAMPLES: &str = "\
+Examples:
+  lineshaft policy test mail.in                       what a put gets, and from which line
+  lineshaft policy test mail.in --body order.json     also its key, and whether it is too large
+  lineshaft policy test mail.in --config new.toml
+
+It needs no server.";
+
+/// Try the policies of a file on a queue and on bodies of jobs
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_TEST_EXAMPLES)]
+pub(crate) struct PolicyTestArguments {
+    /// The queue; it need not exist
+    pub queue: OsString,
+    /// A file with the body of a job; - is standard input
+    #[arg(long = "body", value_name = "FILE")]
+    pub bodies: Vec<OsString>,
+    /// The unique key that a client of Gearman would send
+    #[arg(long, value_name = "KEY")]
+    pub unique: Option<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Configuration file; default: ./lineshaft.toml, if it exists
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+const POLICY_DIFF_EXAMPLES: &str = "\
+Examples:
+  lineshaft policy diff new.toml                   what a reload with this file would do
+  lineshaft policy diff new.toml --http HOST:7300  the same for a server elsewhere
+  lineshaft policy diff new.toml --json            one line for each queue that changes
+
+It reads from the server over HTTP, and changes nothing.";
+
+/// Show what the policies of a new file would change for the queues and jobs of a server
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_DIFF_EXAMPLES)]
+pub(crate) struct PolicyDiffArguments {
+    /// The new configuration file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Look at so many ready jobs of a queue, at most, to count those older than a new `limits.age`
+    #[arg(long, value_name = "N", default_value = "10000")]
+    pub jobs: u64,
+    /// Print JSON, one line for each queue that changes
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
 }
 
 const LOG_EXAMPLES: &str = "\

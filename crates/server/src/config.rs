@@ -12,7 +12,7 @@ pub(crate) mod cluster;
 mod common;
 pub mod listener;
 pub(crate) mod memory_limit;
-pub(crate) mod policies;
+pub mod policies;
 pub mod protocol;
 mod schema;
 pub(crate) mod settings;

@@ -32,16 +32,22 @@ pub(crate) fn run(command: ConfigCommand) -> Result<ExitCode> {
 
 /// Prints settings as JSON, one line for each.
 pub(super) fn print_settings(settings: impl Iterator<Item = ShownSetting>) -> Result<()> {
-    for ShownSetting { patterns, key, value, origin } in settings {
-        // The value in the form of the file is also JSON.
-        let value: Value = serde_json::from_str(&value).unwrap_or(Value::String(value));
-        let mut shown = json!({ "key": key, "value": value, "origin": origin });
-        if !patterns.is_empty() {
-            shown["policy"] = patterns.into();
-        }
-        print_value(&shown)?;
+    for setting in settings {
+        print_value(&setting_value(setting))?;
     }
     Ok(())
+}
+
+/// A setting as JSON.
+pub(super) fn setting_value(setting: ShownSetting) -> Value {
+    let ShownSetting { patterns, key, value, origin } = setting;
+    // The value in the form of the file is also JSON.
+    let value: Value = serde_json::from_str(&value).unwrap_or(Value::String(value));
+    let mut shown = json!({ "key": key, "value": value, "origin": origin });
+    if !patterns.is_empty() {
+        shown["policy"] = patterns.into();
+    }
+    shown
 }
 
 fn check(file: Option<PathBuf>, as_json: bool) -> Result<ExitCode> {

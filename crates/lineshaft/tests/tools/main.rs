@@ -14,6 +14,7 @@ mod interfaces;
 mod kestrel;
 mod look;
 mod operator;
+mod policy;
 mod put;
 mod readme;
 #[path = "../http/request.rs"]

@@ -139,6 +139,21 @@ pub(crate) fn read(
     rules
 }
 
+/// The setting with this key and this value, as [`show_value`] writes it.
+pub fn parse_setting(key: &str, value: &str) -> Result<Setting, String> {
+    let unknown = || format!("`{key}` is no key of a policy in this version");
+    let (key, read) = KEYS.iter().find(|(known, _)| *known == key).ok_or_else(unknown)?;
+    let text = format!("value = {value}");
+    let table = DeTable::parse(&text).map_err(|error| error.message().to_owned())?;
+    let value = table.get_ref().get("value").ok_or_else(|| format!("`{value}` is no value"))?;
+    let mut reading = Reading { text: &text, rules: vec![Rule::default()], mistakes: Vec::new() };
+    reading.read_value(key, read, value);
+    match (reading.rule().settings.pop(), reading.mistakes.pop()) {
+        (Some(asked), None) => Ok(asked.setting),
+        (_, mistake) => Err(mistake.map_or_else(unknown, |(_, message)| message)),
+    }
+}
+
 struct Reading<'a> {
     text: &'a str,
     rules: Vec<Rule>,
@@ -562,7 +577,7 @@ pub(crate) fn line_with_origin(line: &str, origin: &str) -> String {
 }
 
 /// The value of a setting as it is written in a file.
-pub(crate) fn show_value(setting: &Setting) -> String {
+pub fn show_value(setting: &Setting) -> String {
     let none = || quote(NONE);
     let millis = |time: u64| quote(&duration::format(std::time::Duration::from_millis(time)));
     let seconds = |time: u32| millis(u64::from(time) * 1000);

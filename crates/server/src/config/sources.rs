@@ -282,6 +282,17 @@ impl Effective {
 
     /// The settings of the policy of the queue with this name.
     pub fn policy_settings(&self, name: &[u8]) -> impl Iterator<Item = ShownSetting> {
+        self.settings_and_lines(name).map(|(setting, _)| setting)
+    }
+
+    /// The settings that a policy of the file has for the queue with this name.
+    pub fn asked_policy_settings(&self, name: &[u8]) -> impl Iterator<Item = ShownSetting> {
+        let all = self.settings_and_lines(name).filter(|(_, line)| line.is_some());
+        all.map(|(setting, _)| setting)
+    }
+
+    /// The settings of the policy of the queue with this name, with their lines in the file.
+    fn settings_and_lines(&self, name: &[u8]) -> impl Iterator<Item = (ShownSetting, Option<u32>)> {
         let all = self.config.policies.resolve_with_origins(name, parent_name(name));
         all.into_iter().map(|(setting, line)| {
             let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
@@ -293,7 +304,8 @@ impl Effective {
             } else {
                 (policies::show_value(&setting), origin)
             };
-            ShownSetting { patterns: Vec::new(), key: setting.key().to_owned(), value, origin }
+            let key = setting.key().to_owned();
+            (ShownSetting { patterns: Vec::new(), key, value, origin }, line)
         })
     }
 

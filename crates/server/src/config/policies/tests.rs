@@ -387,6 +387,15 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
     };
     assert_eq!(without_lines(rules(&shown)), without_lines(effective.config.policies.clone()));
 
+    // Each setting alone, as the tools get it from the HTTP API.
+    for asked in effective.config.policies.0.iter().flat_map(|rule| &rule.settings) {
+        let value = super::show_value(&asked.setting);
+        assert_eq!(super::parse_setting(asked.setting.key(), &value), Ok(asked.setting.clone()));
+    }
+    for (key, value) in [("limits.jbs", "1"), ("limits.jobs", "1]"), ("limits.jobs", "true")] {
+        assert!(super::parse_setting(key, value).is_err(), "{key} = {value}");
+    }
+
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
     assert_eq!(lines.len(), 41);
