@@ -168,6 +168,8 @@ impl Core {
             | Record::Finish { .. }
             | Record::QueueGone(..)
             | Record::Known(..)
+            | Record::KnownEnded
+            | Record::Claim(_)
             | Record::Status => {}
         }
     }

@@ -318,6 +318,8 @@ impl<'a> Applier<'a> {
             };
             let applied = core.engine.apply_queue(name, facts, &mut core.effects);
             applied.map_err(|_| unknown())?;
+        } else if let Some((key, claim)) = meta::read_claim_fact(key, value) {
+            core.engine.apply_claim(key, claim);
         } else if key == meta::POLICIES_KEY {
             let rules = Rules::decode(value).ok_or_else(unknown)?;
             core.engine.apply_rules(rules, &mut core.effects);

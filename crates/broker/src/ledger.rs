@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use engine::policy::QueueSync;
 use engine::{
-    Body, Engine, JobBody, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals,
+    Body, ClaimKey, Engine, JobBody, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals,
 };
 use log::{Log, Meta, QueueRef};
 
@@ -70,6 +70,8 @@ pub(crate) struct Ledger {
 struct UnwrittenFacts {
     /// The facts of these queues.
     queues: BTreeSet<QueueId>,
+    /// The claims with these keys.
+    claims: BTreeSet<ClaimKey>,
     policies: bool,
     status: bool,
 }
@@ -206,12 +208,20 @@ impl Ledger {
     /// Writes the facts for which the log had no room before. Does nothing if the log still has no
     /// room.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
-        let UnwrittenFacts { queues, policies, status } = &self.unwritten_facts;
-        let owes = *policies || *status || !queues.is_empty();
+        let UnwrittenFacts { queues, claims, policies, status } = &self.unwritten_facts;
+        let owes = *policies || *status || !queues.is_empty() || !claims.is_empty();
         if !owes || !self.admits_update() {
             return;
         }
-        let UnwrittenFacts { queues, policies, status } = take(&mut self.unwritten_facts);
+        let UnwrittenFacts { queues, mut claims, policies, status } =
+            take(&mut self.unwritten_facts);
+        // There can be many, and each needs room.
+        while self.admits_update()
+            && let Some(key) = claims.pop_first()
+        {
+            self.write(Record::Claim(key), engine);
+        }
+        self.unwritten_facts.claims = claims;
         for queue in queues {
             // The queue may have been removed, and another queue may have its number now.
             if engine.has_queue(queue) && engine.queue_facts(queue).kept {
@@ -233,8 +243,10 @@ impl Ledger {
         // Entries with counters do not wake the committer, because no reply waits for them. A take
         // changes counters, and a finish often follows soon. The finish would have to wait for the
         // sync of the counters.
-        self.appended |=
-            !matches!(record, Record::Count(..) | Record::QueueGone(_) | Record::Known(..));
+        self.appended |= !matches!(
+            record,
+            Record::Count(..) | Record::QueueGone(_) | Record::Known(..) | Record::KnownEnded
+        );
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
             // The job ended later in the same request, so its earlier changes need no entry.
@@ -292,6 +304,19 @@ impl Ledger {
                 let is_live = is_live(engine, slot, id);
                 let after = if is_live { self.after_job(engine, slot) } else { self.ended };
                 self.last = self.last.max(after);
+            }
+            Record::KnownEnded => self.last = self.last.max(self.ended),
+            // The end of a job needs no room, so its claim cannot demand it.
+            Record::Claim(key) if !self.admits_update() => {
+                self.unwritten_facts.claims.insert(key);
+            }
+            Record::Claim(key) => {
+                let claim = engine.claim(key);
+                let (key, value) = meta::claim_fact(key, claim);
+                let mark = self.append_fact(&key, &value, engine);
+                if claim.is_some() {
+                    self.ended = self.ended.max(self.rests_on(mark, None));
+                }
             }
             Record::Policies => {
                 self.write_fact(meta::POLICIES_KEY, &engine.policies().encode(), engine);

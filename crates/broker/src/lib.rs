@@ -48,11 +48,11 @@ pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::schedule;
 pub use engine::{
-    AliasStats, Band, Body, Clearing, Counters, Death, DeathCause, EngineSetup, GrabOrder, Handout,
-    Held, HeldCursor, ItemStats, JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick,
-    LeaseEnd, LeaseId, Millis, NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts,
-    QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait, Span, SpanKind, State,
-    Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    AliasStats, Band, Body, Claim, ClaimKey, Clearing, Counters, Death, DeathCause, EngineSetup,
+    GrabOrder, Handout, Held, HeldCursor, ItemStats, JobBody, JobCursor, JobFacts, JobId,
+    JobStatus, JobTimes, Kick, LeaseEnd, LeaseId, Millis, NameCursor, Need, NewJob, News, Patience,
+    QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait,
+    Span, SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use follow::ApplyError;

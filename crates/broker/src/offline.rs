@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use engine::policy::KeyHash;
 use engine::{Counters, EngineSetup, JobFacts, JobId, Millis, RestoreError, State, Tags};
 use log::{Disk, Failure, RecoveryReport, Restored, Settings};
 use replica::Lineage;
@@ -183,6 +184,8 @@ pub struct ForeignJob<'a> {
     pub by_clock: bool,
     /// Key and reducer, at most 255 bytes each.
     pub tags: Option<Tags<'a>>,
+    /// The hash of the key that makes it unique by a policy of its queue.
+    pub unique: Option<KeyHash>,
     /// Its body.
     pub body: &'a [u8],
 }
@@ -455,6 +458,6 @@ fn facts_of(job: &ForeignJob<'_>, numbers: &Numbers, now: Millis, wall_ahead_ms:
         death: None,
         expires: job.expires.map(moment),
         wall: job.expires.or(is_delayed.then_some(job.due)).filter(|_| job.by_clock),
-        key: None,
+        key: job.unique,
     }
 }

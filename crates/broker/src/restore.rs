@@ -70,6 +70,8 @@ impl Core {
         }
         if let Some((name, facts)) = meta::read_queue_fact(key, value) {
             self.engine.restore_queue(name, facts)?;
+        } else if let Some((key, claim)) = meta::read_claim_fact(key, value) {
+            self.engine.apply_claim(key, claim);
         } else if key == meta::POLICIES_KEY {
             if let Some(rules) = Rules::decode(value) {
                 self.engine.restore_policies(rules);

@@ -42,6 +42,7 @@ fn job(id: u64, body: &[u8]) -> ForeignJob<'_> {
         expires: None,
         by_clock: false,
         tags: None,
+        unique: None,
         body,
     }
 }

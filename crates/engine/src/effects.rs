@@ -1,5 +1,6 @@
 //! The outputs of the engine besides return values: records for the log and events for sessions.
 
+use crate::claims::ClaimKey;
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::{Body, JobBody};
 use crate::policy::QueueSync;
@@ -18,7 +19,8 @@ pub enum Record {
     /// delayed or buried job that a client took.
     Update(JobSlot, JobId),
     /// A holder lost a job, and the job moved behind all other jobs of its priority, is delayed, or
-    /// is buried. No client requested this, so the server cannot refuse it. If the log has no room
+    /// is buried. Or a put found this job in its place, and made it more urgent or due earlier. No
+    /// client requested this for this job, so the server cannot refuse it. If the log has no room
     /// for all facts of the job, the log can store only the counters of the job.
     Moved(JobSlot, JobId),
     /// A job moved to another queue.
@@ -61,6 +63,11 @@ pub enum Record {
     /// A put stored nothing, because this job has its key. The log does not need this record. But the
     /// reply depends on the job, which an earlier request put.
     Known(JobSlot, JobId),
+    /// A put stored nothing, because a job that has ended still has its key. The log does not need
+    /// this record. But the reply depends on the end of that job.
+    KnownEnded,
+    /// The claim on a key began or ended: see [`crate::Engine::claim`]. No request waits for it.
+    Claim(ClaimKey),
     /// New policies are in force. [`crate::Engine::policies`] returns the new policies.
     Policies,
     /// The status changed. [`crate::Engine::status`] returns the new status.

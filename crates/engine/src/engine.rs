@@ -41,6 +41,7 @@ pub use take::{AliasStats, Choice, GrabOrder, Held, ItemStats, Patience, Take};
 pub use views::{HeldCursor, HeldJob, SessionView, SessionWait};
 
 use crate::chores::ChoreLine;
+use crate::claims::Claims;
 use crate::effects::{Effects, Record};
 use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
@@ -90,6 +91,7 @@ pub struct Engine {
     wall: WallClock,
     chores: ChoreLine,
     news_queue: NewsQueue,
+    claims: Claims,
 
     rules: InForce,
     server_status: ServerStatus,
@@ -121,6 +123,7 @@ impl Engine {
             wall: WallClock::default(),
             chores: ChoreLine::default(),
             news_queue: NewsQueue::default(),
+            claims: Claims::default(),
             rules: InForce::default(),
             server_status: ServerStatus::default(),
             walk: None,

@@ -274,6 +274,29 @@ impl Jobs {
         self.recharge(slot);
     }
 
+    /// Sets the priority and the due time of a ready or delayed job that is in no list. `wall`: its
+    /// time of the wall clock, if it is delayed and does not expire. The caller updates the counts of
+    /// its queue.
+    pub(crate) fn set_urgency(
+        &mut self,
+        slot: JobSlot,
+        (priority, due): (u32, Millis),
+        wall: Option<Millis>,
+    ) {
+        let job = &mut self[slot];
+        let before = job.counted();
+        job.set_urgency(priority, due);
+        let (after, goes_by_due) = (job.counted(), job.expires().is_none());
+        self.counts.remove(before);
+        self.counts.add(after);
+        if goes_by_due {
+            self.wall_times.remove(&slot);
+            if let Some(wall) = wall {
+                self.set_wall_time(slot, wall);
+            }
+        }
+    }
+
     /// Gives a job the last place among the buried jobs. The caller buries it next.
     pub(crate) fn deal_buried_order(&mut self, slot: JobSlot) {
         let order = self.next_buried;
@@ -390,6 +413,12 @@ impl Jobs {
     /// Gives a new or restored job the key that makes it unique.
     pub(crate) fn set_unique_key(&mut self, slot: JobSlot, key: KeyHash) {
         self.unique_keys.set(self.slab.get(slot.0).expect("the caller holds a live slot"), key);
+    }
+
+    /// Whether any job has a key that makes it unique.
+    #[inline]
+    pub(crate) fn have_unique_keys(&self) -> bool {
+        !self.unique_keys.is_empty()
     }
 
     /// The key that makes a job unique. `None`: it has none.

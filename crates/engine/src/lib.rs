@@ -18,6 +18,7 @@
 
 mod bytes;
 mod chores;
+mod claims;
 mod collections;
 mod effects;
 mod engine;
@@ -39,6 +40,7 @@ mod wall;
 mod warnings;
 
 pub use bytes::allocated_bytes;
+pub use claims::{Claim, ClaimKey};
 pub use collections::prefetch;
 pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{

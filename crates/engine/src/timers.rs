@@ -31,6 +31,8 @@ pub(crate) enum TimerKey {
     Walk,
     /// The rescheduling of jobs after a step of the wall clock.
     Rescheduling,
+    /// The end of claims on keys of unique jobs.
+    Claims,
 }
 
 impl TimerKey {
@@ -43,6 +45,7 @@ impl TimerKey {
             Self::News => Self::News,
             Self::Walk => Self::Walk,
             Self::Rescheduling => Self::Rescheduling,
+            Self::Claims => Self::Claims,
         }
     }
 }

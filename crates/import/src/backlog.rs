@@ -93,9 +93,14 @@ pub struct Job {
     pub counters: Counters,
     /// Key and reducer of a job that was submitted for its outcome, as in Gearman.
     pub tags: Option<Box<Tags>>,
+    /// The hash of the key that makes the job unique by a policy of its queue.
+    pub unique: Option<Box<UniqueHash>>,
     /// Its body.
     pub body: Body,
 }
+
+/// The hash of a key by the policy `unique`.
+pub type UniqueHash = [u8; 16];
 
 /// The counters of a job's events.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]

@@ -60,6 +60,7 @@ struct Record {
 }
 
 /// The next part of a file.
+#[expect(clippy::large_enum_variant, reason = "almost every value is a record")]
 enum Next {
     Record(Record),
     /// The file ends, or only zeros follow.

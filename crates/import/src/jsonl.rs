@@ -11,7 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::backlog::{
-    Backlog, Body, Bytes, Counters, Job, PRIORITY, Place, State, Tags, check_body, check_tags,
+    Backlog, Body, Bytes, Counters, Job, PRIORITY, Place, State, Tags, UniqueHash, check_body,
+    check_tags,
 };
 use crate::input::Fingerprint;
 
@@ -73,6 +74,9 @@ struct Line {
     reducer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reducer_base64: Option<String>,
+    /// The hash of the key by the policy `unique`, as hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +118,17 @@ fn join(
         }
         (None, None) => Ok(None),
     }
+}
+
+fn hex(hash: &UniqueHash) -> String {
+    format!("{:032x}", u128::from_be_bytes(*hash))
+}
+
+fn unhex(text: &str) -> Result<UniqueHash, String> {
+    let wrong = || "unique is not 32 hexadecimal digits".to_owned();
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    number.map(u128::to_be_bytes).ok_or_else(wrong)
 }
 
 /// Writes a job as one line. `items`: whether the jobs of its queue are items.
@@ -162,6 +177,7 @@ pub fn write(
         key_base64,
         reducer,
         reducer_base64,
+        unique: job.unique.as_deref().map(hex),
         body,
         body_base64,
     };
@@ -225,6 +241,7 @@ fn add(backlog: &mut Backlog, text: &[u8], place: Place) -> Result<(), String> {
         Box::new(Tags { unique: unique.unwrap_or_default(), reducer: reducer.unwrap_or_default() })
     });
     tags.as_deref().map_or(Ok(()), check_tags)?;
+    let hash = line.unique.as_deref().map(unhex).transpose()?;
     let name = join("queue", line.queue, line.queue_base64)?.ok_or("it has no queue")?;
     let state = match line.state {
         Some(StateName::Buried) => State::Buried,
@@ -254,6 +271,7 @@ fn add(backlog: &mut Backlog, text: &[u8], place: Place) -> Result<(), String> {
             failures: line.failures,
         },
         tags,
+        unique: hash.map(Box::new),
         body: Body::InLine { line: place, bytes: body },
     });
     Ok(())
@@ -297,6 +315,7 @@ mod tests {
                 failures: 6,
             },
             tags: Some(Box::new(Tags { unique: vec![0xFF], reducer: b"r".to_vec() })),
+            unique: Some(Box::new([0x0A; 16])),
             ..Job::default()
         };
         let due = Job { state: State::Delayed, due_ms: 5, id: Some(8), ..Job::default() };
@@ -318,10 +337,11 @@ mod tests {
     fn a_short_line_is_enough_and_a_wrong_one_is_named() {
         let text =
             b"{\"queue\":\"q\",\"body\":\"b\"}\n\n{\"queue\":\"q\",\"prio\":1}\n{}\nnothing\n\
-                     {\"queue\":\"q\",\"body\":\"a\",\"body_base64\":\"YQ==\"}\n{\"queue\":\"q\"}";
+                     {\"queue\":\"q\",\"body\":\"a\",\"body_base64\":\"YQ==\"}\n{\"queue\":\"q\"}\n\
+                     {\"queue\":\"q\",\"unique\":\"+0000000000000000000000000000000\"}";
         let backlog = parse(text);
         let lost: Vec<&str> = backlog.losses.iter().map(|loss| &*loss.place).collect();
-        let lines = [3, 4, 5, 6].map(|line| format!("standard input in line {line}"));
+        let lines = [3, 4, 5, 6, 8].map(|line| format!("standard input in line {line}"));
         assert_eq!(lost, lines);
         let [first, second] = &backlog.jobs[..] else { panic!("two jobs") };
         assert_eq!((first.priority, first.ttr_s, first.state), (1024, 60, State::Ready));

@@ -24,5 +24,5 @@ mod table;
 
 pub use backlog::{
     BODY_BYTES_MAX, Backlog, Body, Bytes, Counters, Job, Loss, Place, QUEUE_NAME_BYTES_MAX, Queue,
-    State, TAG_BYTES_MAX, Tags,
+    State, TAG_BYTES_MAX, Tags, UniqueHash,
 };

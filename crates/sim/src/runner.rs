@@ -79,6 +79,8 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
         world.summary.expiries = tally.expiries;
         world.summary.rejections = tally.rejections;
         world.summary.duplicates = tally.duplicates;
+        world.summary.claimed = tally.claimed;
+        world.summary.bumps = tally.bumps;
         world.summary.texts = tally.texts;
         world.summary.calls = tally.calls;
         world.summary.judged = world.oracle.judged();
@@ -154,6 +156,8 @@ impl Summary {
             expiries,
             rejections,
             duplicates,
+            claimed,
+            bumps,
             texts,
             calls,
             long_clearings,
@@ -185,6 +189,8 @@ impl Summary {
         self.expiries += expiries;
         self.rejections += rejections;
         self.duplicates += duplicates;
+        self.claimed += claimed;
+        self.bumps += bumps;
         self.texts += texts;
         self.calls += calls;
         self.long_clearings += long_clearings;
@@ -244,6 +250,7 @@ impl Judgements {
             rates,
             slots,
             pauses,
+            duplicates,
             outcomes,
             sleeps,
             handles,
@@ -257,6 +264,7 @@ impl Judgements {
         self.rates += rates;
         self.slots += slots;
         self.pauses += pauses;
+        self.duplicates += duplicates;
         self.outcomes += outcomes;
         self.sleeps += sleeps;
         self.handles += handles;

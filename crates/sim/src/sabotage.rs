@@ -55,6 +55,8 @@ pub enum Sabotage {
     IgnoredLimits,
     /// Queues hand out more jobs than their policies allow.
     OpenGates,
+    /// Jobs with the same key are different jobs, once the first one is done.
+    ForgottenClaims,
     /// Failed jobs are tried again without end.
     EndlessRetries,
     /// The stream of a cluster ignores the conditions of appends.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use broker::{JobId, State, Turn};
+use broker::{Claim, JobId, State, Turn};
 
 use crate::Checked;
 use crate::model::{
@@ -83,7 +83,8 @@ pub(crate) fn log_contents(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> L
     let queues = turn.queue_names().map(|queue| (name(queue), facts(turn, queue)));
     let queues = queues.filter(|(_, facts)| *facts != Facts::default());
     let rules = Rc::new(turn.policies().clone());
-    LogContents { jobs, queues: queues.collect(), rules, status: turn.status() as u8 }
+    let claims = turn.claims().collect();
+    LogContents { jobs, queues: queues.collect(), rules, status: turn.status() as u8, claims }
 }
 
 /// Compares every queue and every job of the model with the queues and jobs of the broker.
@@ -97,6 +98,13 @@ pub(crate) fn compare(model: &Model, turn: &Turn<'_>) -> Checked {
         if seen != queue.facts {
             return Err(format!("queue {name} is {seen:?}\n  the model says {:?}", queue.facts));
         }
+    }
+    let is_lasting = |claim: &Claim| claim.until.0 > model.now;
+    let seen: BTreeMap<_, _> = turn.claims().filter(|(_, claim)| is_lasting(claim)).collect();
+    let expected = model.claims.iter().filter(|(_, claim)| is_lasting(claim));
+    let expected: BTreeMap<_, _> = expected.map(|(key, claim)| (*key, *claim)).collect();
+    if seen != expected {
+        return Err(format!("the claims are {seen:?}\n  the model says {expected:?}"));
     }
     let submitted = submitted(turn);
     for (id, job) in &model.jobs {

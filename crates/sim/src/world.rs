@@ -109,6 +109,10 @@ pub struct Summary {
     pub rejections: u64,
     /// Puts that found a job with their key.
     pub duplicates: u64,
+    /// Puts that found a job that had ended.
+    pub claimed: u64,
+    /// Jobs that a put made more urgent.
+    pub bumps: u64,
     /// Requests of Kestrel's text protocol.
     pub texts: u64,
     /// Calls of Kestrel's thrift protocol.

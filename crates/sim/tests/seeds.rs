@@ -34,6 +34,8 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
     assert!(summary.duplicates > FIXED_SEEDS / 20, "{summary:?}");
+    assert!(summary.claimed > FIXED_SEEDS / 2000, "{summary:?}");
+    assert!(summary.bumps > 0, "{summary:?}");
     assert!(summary.texts > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.calls > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.long_clearings > FIXED_SEEDS / 200, "{summary:?}");
@@ -208,6 +210,11 @@ fn too_many_leases_of_a_queue_are_noticed_by_the_oracle() {
 #[test]
 fn the_oracle_notices_hand_outs_in_a_pause() {
     assert_oracle_notices(Sabotage::OpenGates, "in a pause");
+}
+
+#[test]
+fn doubles_within_a_window_are_noticed() {
+    assert_is_noticed(Sabotage::ForgottenClaims, "");
 }
 
 #[test]

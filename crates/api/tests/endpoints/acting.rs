@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::AccessSettings;
 use api::types::Role;
-use broker::policy::{Pattern, Rule, RuleSetting, Rules, Setting};
+use broker::policy::{OnDuplicate, Pattern, Rule, RuleSetting, Rules, Setting};
 use broker::{Broker, NewJob, Options};
 use serde_json::json;
 
@@ -420,4 +420,23 @@ fn changes_of_operators_are_recorded_and_the_work_of_programs_is_not() {
     let wanted =
         [("POST /api/v1/take", "", 400), ("POST /api/v1/queues/mail/pause", "deploy", 200)];
     assert_eq!(lines, wanted);
+}
+
+#[test]
+fn a_duplicate_is_a_conflict_or_the_job_that_is_there() {
+    let world = World::open();
+    let rules = |answer| {
+        let settings = [Setting::UniqueBy("body".parse().ok()), Setting::OnDuplicate(answer)];
+        Rules(vec![Rule::new(["mail"], settings)])
+    };
+    let put = |body: &str| world.post("/queues/mail/jobs", &json!({ "body": body }));
+    let _ = world.broker.turn(NOW).set_policies(rules(OnDuplicate::Refuse));
+    let first = put("a");
+    assert_eq!(first.status, 201, "{first:?}");
+    let refused = put("a");
+    assert_eq!((refused.status, kind(&refused)), (409, "duplicate".to_owned()), "{refused:?}");
+    assert_eq!(put("b").status, 201);
+    let _ = world.broker.turn(NOW).set_policies(rules(OnDuplicate::ReturnExisting));
+    let same = put("a");
+    assert_eq!((same.status, &same.body["id"]), (201, &first.body["id"]));
 }

@@ -6,7 +6,9 @@
 
 use engine::limits::{DEAD_ERROR_BYTES_MAX, DEAD_WORKER_BYTES_MAX, QUEUE_NAME_BYTES_MAX};
 use engine::policy::KeyHash;
-use engine::{Counters, Death, DeathCause, JobFacts, JobId, Millis, QueueFacts, State, Tags};
+use engine::{
+    Claim, ClaimKey, Counters, Death, DeathCause, JobFacts, JobId, Millis, QueueFacts, State, Tags,
+};
 use log::Meta;
 
 const DELAY: u8 = 1;
@@ -172,6 +174,28 @@ pub(crate) const CLOCK_KEY: &[u8] = b"clock";
 
 /// The key of the log's fact with the place of a node in the history of its cluster.
 pub const CLUSTER_KEY: &[u8] = b"cluster";
+
+/// The key of the log's fact about a claim: this prefix, then the 16 bytes of [`ClaimKey`].
+const CLAIM_KEY: &[u8] = b"claim/";
+
+/// The log's key and value for a claim: when it ends, and the number of its job. An empty value
+/// removes it.
+pub(crate) fn claim_fact(key: ClaimKey, claim: Option<Claim>) -> (Vec<u8>, Vec<u8>) {
+    let value = claim.map(|claim| [claim.until.0.to_le_bytes(), claim.id.0.to_le_bytes()].concat());
+    ([CLAIM_KEY, &key.0].concat(), value.unwrap_or_default())
+}
+
+/// Decodes the fact of a claim. The claim is `None` if the fact removes it. Returns `None` for other
+/// facts, and for facts of newer versions.
+pub(crate) fn read_claim_fact(key: &[u8], value: &[u8]) -> Option<(ClaimKey, Option<Claim>)> {
+    let key = ClaimKey(key.strip_prefix(CLAIM_KEY)?.try_into().ok()?);
+    if value.is_empty() {
+        return Some((key, None));
+    }
+    let (until, id) = value.split_first_chunk::<8>()?;
+    let (until, id) = (u64::from_le_bytes(*until), u64::from_le_bytes(id.try_into().ok()?));
+    Some((key, Some(Claim { id: JobId(id), until: Millis(until), is_logged: true })))
+}
 
 const IS_ITEMS: u8 = 1;
 const IS_CHILD: u8 = 1 << 1;
@@ -500,6 +524,22 @@ mod tests {
             let (key, value) = queue_fact(b"a+b", facts);
             assert_eq!(value.len(), bytes);
             assert_eq!(read_queue_fact(&key, &value), Some((&b"a+b"[..], facts)));
+        }
+    }
+
+    /// The encoding matches `docs/log-format.md`.
+    #[test]
+    fn claims_come_back() {
+        let key = ClaimKey([3; KEY_LEN]);
+        let claim = Claim { id: JobId(7), until: Millis(9), is_logged: true };
+        let (name, value) = claim_fact(key, Some(claim));
+        assert_eq!(name, [b"claim/", &[3; KEY_LEN][..]].concat());
+        assert_eq!(value, [9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read_claim_fact(&name, &value), Some((key, Some(claim))));
+        assert_eq!(read_claim_fact(&name, b""), Some((key, None)));
+        for (name, value) in [(&name[1..], &value[..]), (&name[..8], &value), (&name, &value[..9])]
+        {
+            assert_eq!(read_claim_fact(name, value), None);
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use engine::{
-    AliasStats, Held, ItemStats, JobId, JobStatus, JobTimes, NotFound, QueueFacts, QueueId,
-    QueueStats, Span, Totals, WorkProgress,
+    AliasStats, Claim, ClaimKey, Held, ItemStats, JobId, JobStatus, JobTimes, NotFound, QueueFacts,
+    QueueId, QueueStats, Span, Totals, WorkProgress,
 };
 
 use crate::{Answer, Turn};
@@ -47,6 +47,12 @@ impl Turn<'_> {
     /// Sums over all queues.
     pub fn totals(&self) -> Totals {
         self.core.engine.totals()
+    }
+
+    /// The keys of unique jobs that have ended, as long as the window of their policy lasts. Takes
+    /// time in proportion to their number.
+    pub fn claims(&self) -> impl Iterator<Item = (ClaimKey, Claim)> {
+        self.core.engine.claims()
     }
 
     /// How long jobs waited and were leased, since the start.

@@ -47,6 +47,7 @@ impl Engine {
                 TimerKey::News => self.send_news_slice(true, effects),
                 TimerKey::Walk => self.walk_slice(effects),
                 TimerKey::Rescheduling => self.reschedule_slice(),
+                TimerKey::Claims => self.end_claims(effects),
             }
         }
         if self.meter.request_is_spent() {

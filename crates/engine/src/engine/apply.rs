@@ -14,6 +14,7 @@
 
 use super::Engine;
 use super::replay::{RestoreError, check_name};
+use crate::claims::{Claim, ClaimKey};
 use crate::effects::Effects;
 use crate::ids::JobSlot;
 use crate::jobs::{Counters, JobFacts, Tags};
@@ -49,6 +50,14 @@ impl Engine {
     pub fn apply_finish(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.begin_request();
         self.remove_job(slot, effects);
+    }
+
+    /// Begins or ends the claim on a key. Also restores a claim from the log, at a start.
+    pub fn apply_claim(&mut self, key: ClaimKey, claim: Option<Claim>) {
+        match claim {
+            Some(claim) => self.claims.insert(key, claim, &mut self.timers),
+            None => self.claims.remove(key),
+        }
     }
 
     /// Replaces the facts of a queue. The default facts keep no queue in existence.

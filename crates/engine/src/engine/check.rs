@@ -18,6 +18,7 @@ impl Engine {
         self.queues.check_invariants();
         self.sessions.check_invariants();
         self.news_queue.check_invariants();
+        self.claims.check_invariants();
         self.check_timers();
         self.check_expiry();
         self.check_queues();
@@ -42,6 +43,7 @@ impl Engine {
                 TimerKey::News => self.news_queue.timer,
                 TimerKey::Walk => self.walk.and_then(|walk| walk.timer),
                 TimerKey::Rescheduling => self.wall.timer(),
+                TimerKey::Claims => self.claims.timer(),
             };
             assert_eq!(held, Some(at), "a timer belongs to {key:?}");
         }

@@ -80,6 +80,9 @@ impl Engine {
     /// function.
     pub(super) fn finish_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.queues[self.jobs[slot].queue()].count_finish();
+        if self.jobs.have_unique_keys() {
+            self.keep_claim(slot, effects);
+        }
         self.end_job(slot, news, effects);
     }
 

@@ -111,6 +111,7 @@ impl Engine {
                     Ok(self.put_one(queue, draft, kind, key, effects))
                 }
                 Admitted::Same(slot) => Ok(self.jobs[slot].id()),
+                Admitted::Ended(id) => Ok(id),
             },
             Some(false) => {
                 let name = self.queues[queue].owned_name();
@@ -149,10 +150,13 @@ impl Engine {
     /// stored no job, it is the number of the first job on the route. A put can be accepted although
     /// no queue stores a job. Then the reply gets a new number, and no job gets this number.
     pub(super) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
-        match (routed.refused, routed.requested.or(routed.same).or(routed.first)) {
-            (Some(refused), _) => Err(refused),
-            (None, Some(slot)) => Ok(self.jobs[slot].id()),
-            (None, None) => Ok(self.jobs.deal_id()),
+        if let Some(refused) = routed.refused {
+            return Err(refused);
+        }
+        match (routed.requested.or(routed.same), routed.ended, routed.first) {
+            (Some(slot), ..) | (None, None, Some(slot)) => Ok(self.jobs[slot].id()),
+            (None, Some(id), _) => Ok(id),
+            (None, None, None) => Ok(self.jobs.deal_id()),
         }
     }
 

@@ -258,10 +258,10 @@ impl Engine {
         }
     }
 
-    /// Bytes of memory that jobs, queues, sessions, kept spans and kept warnings use.
+    /// Bytes of memory that jobs, queues, sessions, claims, kept spans and kept warnings use.
     pub fn memory_bytes(&self) -> u64 {
         let tables = self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes();
-        tables + self.spans.bytes() + self.warnings.bytes()
+        tables + self.claims.bytes() + self.spans.bytes() + self.warnings.bytes()
     }
 
     /// How long jobs waited and were leased.

@@ -413,6 +413,12 @@ impl Job {
         self.priority = priority;
     }
 
+    /// Sets the priority and the due time of a ready or delayed job that is in no list.
+    pub(super) fn set_urgency(&mut self, priority: u32, due: Millis) {
+        assert!(matches!(self.state, State::Ready | State::Delayed), "the job waits");
+        (self.priority, self.due) = (priority, due);
+    }
+
     pub(super) fn set_counters(&mut self, counters: Counters) {
         self.extension().counters = counters;
     }

@@ -164,13 +164,18 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
                 put_name(bytes, key.as_str().as_bytes());
             }
         }
-        Setting::UniqueWindow(window) => bytes.push(match window {
-            UniqueWindow::UntilDone => 0,
-            UniqueWindow::UntilStart => 1,
-        }),
+        Setting::UniqueWindow(window) => match window {
+            UniqueWindow::UntilDone => bytes.push(0),
+            UniqueWindow::UntilStart => bytes.push(1),
+            UniqueWindow::For(millis) => {
+                bytes.push(2);
+                bytes.extend(millis.to_le_bytes());
+            }
+        },
         Setting::OnDuplicate(answer) => bytes.push(match answer {
             OnDuplicate::ReturnExisting => 0,
             OnDuplicate::Refuse => 1,
+            OnDuplicate::Bump => 2,
         }),
     }
 }
@@ -354,11 +359,13 @@ impl Reader<'_> {
             28 => Setting::UniqueWindow(match self.byte()? {
                 0 => UniqueWindow::UntilDone,
                 1 => UniqueWindow::UntilStart,
+                2 => UniqueWindow::For(self.large()?),
                 _ => return Err(Malformed),
             }),
             29 => Setting::OnDuplicate(match self.byte()? {
                 0 => OnDuplicate::ReturnExisting,
                 1 => OnDuplicate::Refuse,
+                2 => OnDuplicate::Bump,
                 _ => return Err(Malformed),
             }),
             30 => Setting::IgnoreBuried(self.boolean()?),

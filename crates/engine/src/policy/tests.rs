@@ -233,8 +233,12 @@ fn some_unique_setting() -> impl Strategy<Value = Setting> {
     let parsed = |text: &str| text.parse().expect("it is a key");
     prop_oneof![
         key.prop_map(move |key| Setting::UniqueBy(key.map(parsed))),
-        prop_oneof![Just(UniqueWindow::UntilDone), Just(UniqueWindow::UntilStart)]
-            .prop_map(Setting::UniqueWindow),
+        prop_oneof![
+            Just(UniqueWindow::UntilDone),
+            Just(UniqueWindow::UntilStart),
+            any::<u64>().prop_map(UniqueWindow::For)
+        ]
+        .prop_map(Setting::UniqueWindow),
         prop_oneof![Just(OnDuplicate::ReturnExisting), Just(OnDuplicate::Refuse)]
             .prop_map(Setting::OnDuplicate),
         any::<bool>().prop_map(Setting::IgnoreBuried),

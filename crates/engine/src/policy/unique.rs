@@ -24,6 +24,8 @@ pub enum UniqueWindow {
     UntilDone,
     /// While it is ready or delayed. So it has the key again when a worker gives it back.
     UntilStart,
+    /// For this many milliseconds from its put, also if it ends before.
+    For(u64),
 }
 
 /// What happens to a put with the key of another job.
@@ -34,4 +36,7 @@ pub enum OnDuplicate {
     ReturnExisting,
     /// The put is refused.
     Refuse,
+    /// Like `ReturnExisting`. If the other job is ready or delayed, it also gets the more urgent one
+    /// of the two priorities, and the earlier one of the two due times.
+    Bump,
 }

@@ -69,7 +69,9 @@ impl Follower {
             | Record::Rerouted { .. }
             | Record::Count(..)
             | Record::QueueGone(_)
-            | Record::Known(..) => {}
+            | Record::Known(..)
+            | Record::KnownEnded => {}
+            Record::Claim(key) => self.engine.apply_claim(*key, leader.claim(*key)),
             Record::Finish { id, .. } => {
                 // A job that was put and has ended in the same request never came here.
                 if let Ok(own) = self.engine.slot(*id) {

@@ -101,12 +101,16 @@ fn rules(number: u64) -> Rules {
             Setting::UniqueBy(Some(key.parse().expect("it is a key"))),
             Setting::UniqueWindow(if number.is_multiple_of(8) {
                 UniqueWindow::UntilStart
+            } else if number.is_multiple_of(3) {
+                UniqueWindow::For(1 + number * 100)
             } else {
                 UniqueWindow::UntilDone
             }),
             Setting::IgnoreBuried(number.is_multiple_of(6)),
             Setting::OnDuplicate(if number.is_multiple_of(10) {
                 OnDuplicate::Refuse
+            } else if number.is_multiple_of(5) {
+                OnDuplicate::Bump
             } else {
                 OnDuplicate::ReturnExisting
             }),

@@ -1,12 +1,12 @@
 //! Unique jobs, by the policy `unique`.
 
 use lineshaft_engine::policy::{
-    DeadTarget, OnDuplicate, QueueSync, Rule, Rules, Setting, UniqueWindow,
+    DeadTarget, OnDuplicate, QueueSync, Rule, Rules, Setting, UniqueWindow, WhenFull,
 };
 use lineshaft_engine::{
     Choice, Clearing, Engine, EngineSetup, GrabOrder, JobBody, JobId, Millis, MoveRefused, NewJob,
     Patience, ReadMode, Record, RedriveRefused, Refused, ReturnOrder, SessionId, State, Submit,
-    When,
+    Take, When,
 };
 
 use crate::apply::Follower;
@@ -381,4 +381,223 @@ fn a_gearman_key_can_be_the_key() {
     world.bury(worker, id);
     assert_eq!(world.submit_key(client, ("k", "2"), !FOREGROUND), Ok(id));
     assert_ne!(world.submit_key(client, ("", "1"), !FOREGROUND), Ok(id));
+}
+
+fn for_a_second() -> [Setting; 1] {
+    [Setting::UniqueWindow(UniqueWindow::For(1000))]
+}
+
+#[test]
+fn a_window_counts_from_the_put_and_goes_on_when_the_job_is_done() {
+    let mut world = all(by("body"), for_a_second());
+    let session = world.open();
+    world.uses(session, "q");
+    let id = world.put_body(session, "a").unwrap();
+    world.pass(400);
+    assert_eq!(world.put_body(session, "a"), Ok(id), "ready");
+    assert!(world.finish(session, id));
+    world.records();
+    assert_eq!(world.put_body(session, "a"), Ok(id), "done");
+    assert_eq!(world.records(), [Record::KnownEnded]);
+    assert_ne!(world.put_body(session, "b"), Ok(id), "another key");
+    world.uses(session, "elsewhere");
+    assert_ne!(world.put_body(session, "a"), Ok(id), "another queue");
+    world.uses(session, "q");
+    world.pass(599);
+    assert_eq!(world.put_body(session, "a"), Ok(id), "the last millisecond");
+    let memory = world.engine.memory_bytes();
+    world.pass(1);
+    assert!(world.engine.memory_bytes() < memory, "the claim is gone");
+    let next = world.put_body(session, "a").unwrap();
+    assert_ne!(next, id);
+    // A job that is not done gives its key up, too.
+    world.pass(1000);
+    let third = world.put_body(session, "a").unwrap();
+    assert_ne!(third, next);
+    assert_eq!(world.put_body(session, "a"), Ok(third));
+    assert_eq!(world.engine.claims().count(), 0);
+}
+
+#[test]
+fn a_claim_is_written_before_the_end_and_removed_after_its_window() {
+    let mut world = all(by("body"), for_a_second());
+    let session = world.open();
+    let id = world.put_body(session, "a").unwrap();
+    world.records();
+    assert!(world.finish(session, id));
+    let [Record::Claim(key), Record::Finish { .. }] = world.records()[..] else {
+        panic!("a claim, and then the end")
+    };
+    let claim = world.engine.claim(key).expect("it has begun");
+    assert_eq!((claim.id, claim.until), (id, Millis(START.0 + 1000)));
+    // A restart finds the claim, and not the job.
+    let mut engine = Engine::new(EngineSetup::default(), START, id.0 + 1);
+    engine.restore_policies(world.engine.policies().clone());
+    engine.apply_claim(key, Some(claim));
+    engine.check_invariants();
+    let again = engine.open_session(0, ReturnOrder::KeepPlace);
+    let put = engine.put(again, NewJob::default(), b"a"[..].into(), &mut world.effects);
+    assert_eq!(put, Ok(id));
+    assert_eq!(engine.next_deadline(), Some(claim.until));
+    world.records();
+    world.pass(1000);
+    assert_eq!(world.records(), [Record::Claim(key)]);
+    assert_eq!(world.engine.claim(key), None);
+    // A queue that is only in memory writes no claims.
+    let memory = Setting::Sync(Some(QueueSync::Memory));
+    world.rules([Rule::new(["*"], [by("body"), memory].into_iter().chain(for_a_second()))]);
+    let id = world.put_body(session, "a").unwrap();
+    world.records();
+    assert!(world.finish(session, id));
+    world.pass(500);
+    assert_eq!(world.put_body(session, "a"), Ok(id));
+    world.pass(500);
+    assert_eq!(world.records(), [Record::KnownEnded]);
+}
+
+#[test]
+fn a_job_that_is_not_done_leaves_no_claim() {
+    let limits = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)];
+    let retries =
+        [Setting::Retries(true), Setting::RetryLimit(0), Setting::DeadQueue(DeadTarget::Drop)];
+    let more = for_a_second().into_iter().chain(limits).chain(retries);
+    let mut world = all(by("body"), more);
+    let session = world.open();
+    let dropped = world.put_body(session, "a").unwrap();
+    world.put_body(session, "b").unwrap();
+    assert_eq!(world.state(dropped), None);
+    let again = world.put_body(session, "a").unwrap();
+    assert_ne!(again, dropped);
+    let dead = world.taken(session);
+    world.release(session, dead, 0, 0);
+    assert_ne!(world.put_body(session, "a"), Ok(again), "a dead letter");
+    let cancelled = world.engine.next_number() - 1;
+    world.act(|e, fx| e.cancel(JobId(cancelled), fx)).unwrap();
+    assert_eq!(world.engine.claims().count(), 0);
+}
+
+#[test]
+fn a_foreground_submit_is_refused_if_the_job_is_done_already() {
+    let mut world = all(by("body"), for_a_second());
+    let (client, worker) = (world.open(), world.open());
+    let id = world.submit_key(client, ("", "a"), !FOREGROUND).unwrap();
+    world.act(|e, fx| e.finish(worker, id, fx)).unwrap();
+    // Nobody has the result any more.
+    assert_eq!(world.submit_key(client, ("", "a"), FOREGROUND), Err(Refused::Duplicate));
+    assert_eq!(world.submit_key(client, ("", "a"), !FOREGROUND), Ok(id));
+    world.rules([Rule::new(
+        ["*"],
+        [by("body"), Setting::OnDuplicate(OnDuplicate::Refuse)].into_iter().chain(for_a_second()),
+    )]);
+    assert_eq!(world.submit_key(client, ("", "a"), !FOREGROUND), Err(Refused::Duplicate));
+}
+
+#[test]
+fn a_redrive_and_a_move_ask_for_claims() {
+    let dead = [Setting::Retries(true), Setting::RetryLimit(0)];
+    let mut world = all(by("body"), for_a_second().into_iter().chain(dead));
+    let session = world.open();
+    let first = world.put_body(session, "a").unwrap();
+    world.taken(session);
+    world.release(session, first, 0, 0);
+    let second = world.put_body(session, "a").unwrap();
+    world.finish(session, second);
+    assert_eq!(world.act(|e, fx| e.redrive(first, fx)), Err(RedriveRefused::KeyTaken));
+    world.uses(session, "other");
+    let third = world.put_body(session, "a").unwrap();
+    let refused = world.act(|e, fx| e.move_job(third, b"default", fx));
+    assert_eq!(refused, Err(MoveRefused::NoRoom(Refused::Duplicate)));
+    world.pass(1000);
+    world.act(|e, fx| e.redrive(first, fx)).unwrap();
+}
+
+fn bumping() -> [Setting; 1] {
+    [Setting::OnDuplicate(OnDuplicate::Bump)]
+}
+
+impl World {
+    fn put_with(&mut self, session: SessionId, body: &str, priority: u32, delay_s: u32) -> JobId {
+        let job = NewJob { priority, delay_s, ..NewJob::default() };
+        self.act(|e, fx| e.put(session, job, body.as_bytes().into(), fx)).expect("it is taken")
+    }
+
+    fn facts(&self, id: JobId) -> (u32, State) {
+        let facts = self.engine.job_status(id).expect("it exists").facts;
+        (facts.priority, facts.state)
+    }
+}
+
+#[test]
+fn a_bump_makes_a_waiting_job_as_urgent_as_the_put() {
+    let mut world = all(by("prefix:1"), bumping());
+    let session = world.open();
+    let other = world.put_with(session, "b", 5, 0);
+    let id = world.put_with(session, "a1", 7, 0);
+    world.records();
+    assert_eq!(world.put_with(session, "a2", 9, 0), id);
+    assert_eq!(world.facts(id), (7, State::Ready), "a less urgent put changes nothing");
+    let slot = world.engine.slot(id).unwrap();
+    assert_eq!(world.records(), [Record::Known(slot, id)]);
+    assert_eq!(world.put_with(session, "a2", 3, 0), id);
+    assert_eq!(world.records(), [Record::Moved(slot, id), Record::Known(slot, id)]);
+    assert_eq!(world.taken(session), id);
+    assert_eq!(world.engine.body(slot).len(), 2, "it has its own body");
+    // A worker has it, so nothing changes any more.
+    assert_eq!(world.put_with(session, "a3", 1, 0), id);
+    assert_eq!(world.facts(id).0, 3);
+    assert!(world.bury(session, id));
+    let buried = world.facts(id);
+    assert_eq!(world.put_with(session, "a3", 0, 0), id);
+    assert_eq!(world.facts(id), buried);
+    assert_eq!(world.taken(session), other);
+}
+
+#[test]
+fn a_bump_brings_a_delayed_job_forward() {
+    let mut world = all(by("prefix:1"), bumping());
+    let (session, worker) = (world.open(), world.open());
+    let id = world.put_with(session, "a", 7, 10);
+    assert_eq!(world.put_with(session, "a", 8, 20), id);
+    assert_eq!(world.put_with(session, "a", 6, 5), id);
+    assert_eq!(world.facts(id), (6, State::Delayed));
+    world.pass(4999);
+    assert_eq!(world.facts(id).1, State::Delayed);
+    world.pass(1);
+    assert_eq!(world.facts(id).1, State::Ready);
+    // A put without a delay makes the job ready, and a client that waits gets it.
+    let id = world.put_with(session, "b", 7, 10);
+    assert!(world.finish(session, JobId(1)));
+    assert!(matches!(world.take(worker, Patience::Endless), Take::Waiting));
+    world.events();
+    assert_eq!(world.put_with(session, "b", 7, 0), id);
+    assert_eq!(world.facts(id).1, State::Leased);
+    assert_eq!(world.events().len(), 1);
+}
+
+#[test]
+fn a_bump_uses_the_defaults_of_the_queue() {
+    let defaults = [Setting::Priority(100), Setting::Delay(5)];
+    let mut world = all(by("prefix:1"), bumping().into_iter().chain(defaults));
+    let session = world.open();
+    let id = world.put_with(session, "a", 200, 60);
+    assert!(world.add("default", "a2"), "an item has no priority and no delay");
+    assert_eq!(world.facts(id), (100, State::Delayed));
+    world.pass(5000);
+    assert_eq!(world.facts(id).1, State::Ready);
+}
+
+#[test]
+fn a_reader_that_waits_gets_a_bumped_item() {
+    let mut world = all(by("prefix:1"), bumping());
+    let (session, reader) = (world.open(), world.open());
+    world.uses(session, "q");
+    let id = world.put_with(session, "a", 7, 10);
+    let waiting = world.act(|e, fx| {
+        let choice = Choice::Queue(b"q", ReadMode::Finish);
+        e.take(reader, choice, Patience::Endless, fx)
+    });
+    assert!(matches!(waiting, Take::Waiting));
+    assert_eq!(world.put_with(session, "a", 7, 0), id);
+    assert_eq!(world.state(id), Some(State::Leased));
+    assert_eq!(world.events().len(), 1);
 }

@@ -89,6 +89,7 @@ impl Kept {
             tags: tags.map(|tags| {
                 Box::new(Tags { unique: tags.unique.to_vec(), reducer: tags.reducer.to_vec() })
             }),
+            unique: facts.key.map(Box::new),
             ..Job::default()
         };
         let mut kept = Kept {

@@ -278,6 +278,7 @@ fn foreign<'a>(
             .tags
             .as_deref()
             .map(|tags| broker::Tags { unique: &tags.unique, reducer: &tags.reducer }),
+        unique: job.unique.as_deref().copied(),
         body,
     }
 }

@@ -6,8 +6,9 @@ use std::process::Stdio;
 
 use serde_json::json;
 use testkit::client::Client;
+use testkit::process::Program;
 
-use super::{all, command, done, exported, run, serve};
+use super::{all, command, done, exported, path, run, serve};
 
 #[test]
 fn an_export_makes_the_same_jobs_elsewhere() {
@@ -107,4 +108,30 @@ fn a_running_server_is_exported_through_a_backup() {
     client.put(0, 0, 60, b"text").unwrap();
     done(place, &["backup", "copy", "--data", "lineshaft-data"]);
     assert_eq!(all(&exported(place, "copy"), "body"), ["text"]);
+}
+
+#[test]
+fn unique_jobs_keep_their_keys() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let policy = "[[policy]]\nmatch = \"mail\"\nunique.by = \"prefix:1\"\n";
+    let config = place.join("policies.toml");
+    fs::write(&config, policy).unwrap();
+    let serve = |data: &str| {
+        let data = place.join(data);
+        let arguments = ["--data", data.to_str().unwrap(), "--config", config.to_str().unwrap()];
+        Program::serve_on(&["beanstalk"], path(), &arguments).start().unwrap()
+    };
+    let server = serve("lineshaft-data");
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    let id = client.put(0, 0, 60, b"a1").unwrap();
+    server.terminate().unwrap();
+    let export = command(place, &["export", "mail"]).output().unwrap();
+    fs::write(place.join("mail.jsonl"), &export.stdout).unwrap();
+    done(place, &["import", "jsonl", "mail.jsonl", "--data", "copy"]);
+    assert_eq!(exported(place, "copy"), exported(place, "lineshaft-data"));
+    let server = serve("copy");
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    assert_eq!(client.put(0, 0, 60, b"a2").unwrap(), id);
+    assert_ne!(client.put(0, 0, 60, b"b").unwrap(), id);
 }

@@ -23,8 +23,16 @@ match = "refuse"
 unique = { by = "body", window = "until-start", on_duplicate = "refuse" }
 
 [[policy]]
-match = "load"
+match = ["load", "window*"]
 unique = { by = "body" }
+
+[[policy]]
+match = "window*"
+unique.window = "1h"
+
+[[policy]]
+match = "bump"
+unique = { by = "prefix:4", on_duplicate = "bump" }
 "#;
 
 #[test]
@@ -105,4 +113,44 @@ fn no_job_is_there_twice_after_the_server_was_killed() {
     for (body, id) in known {
         assert_eq!(left.get(format!("body {body}").as_bytes()), Some(&id), "body {body}");
     }
+}
+
+/// Jobs are done, and the server is killed again and again: a key stays taken for its window.
+#[test]
+fn a_job_that_is_done_is_not_made_again_in_its_window() {
+    let folder = tempfile::tempdir().unwrap();
+    write_config(folder.path(), POLICIES);
+    let arguments = ["serve", "--beanstalk", "127.0.0.1:0"];
+    let mut known: Vec<u64> = Vec::new();
+    for round in 0..3 {
+        let mut server = Running::start(folder.path(), &arguments);
+        let address: SocketAddr = server.address().parse().unwrap();
+        let mut client = Client::on_tube(address, "window").unwrap();
+        let put = |client: &mut Client, body| client.put(0, 0, 60, body).unwrap();
+        for (body, id) in [b"1", b"2", b"3"].into_iter().zip(&known) {
+            assert_eq!(put(&mut client, body), *id, "round {round}");
+        }
+        assert!(client.reserve(0).unwrap().is_none(), "nothing was made again");
+        let id = put(&mut client, [b"1", b"2", b"3"][round]);
+        client.expect(&format!("delete {id}"), "DELETED").unwrap();
+        known.push(id);
+        server.signal(Signal::KILL);
+        server.wait();
+    }
+    assert!(known.is_sorted_by(|one, other| one < other), "{known:?}");
+}
+
+#[test]
+fn a_put_can_make_the_job_that_is_there_more_urgent() {
+    let folder = tempfile::tempdir().unwrap();
+    write_config(folder.path(), POLICIES);
+    let arguments = ["serve", "--memory", "--only", "--beanstalk=127.0.0.1:0"];
+    let mut server = Running::start(folder.path(), &arguments);
+    let address: SocketAddr = server.address().parse().unwrap();
+    let mut client = Client::on_tube(address, "bump").unwrap();
+    client.put(5, 0, 60, b"other").unwrap();
+    let id = client.put(9, 3600, 60, b"job 1").unwrap();
+    assert_eq!(client.put(1, 0, 60, b"job 2").unwrap(), id);
+    let job = client.reserve(0).unwrap().unwrap();
+    assert_eq!((job.id, &job.body[..]), (id, &b"job 1"[..]));
 }

@@ -489,10 +489,13 @@ fn window(text: &str) -> Result<UniqueWindow, String> {
     match text {
         "until-done" => Ok(UniqueWindow::UntilDone),
         "until-start" => Ok(UniqueWindow::UntilStart),
-        _ if duration::parse(text).is_ok() => {
-            Err("a duration is not available in this version yet".to_owned())
-        }
-        _ => Err(format!("`{text}` is neither `until-done` nor `until-start`")),
+        _ => match duration::parse(text).map(|time| time.as_millis() as u64) {
+            Ok(millis) if millis > 0 => Ok(UniqueWindow::For(millis)),
+            Ok(_) => Err(format!("`{text}` must be greater than zero")),
+            Err(_) => Err(format!(
+                "`{text}` is neither `until-done`, `until-start` nor a time such as 1h"
+            )),
+        },
     }
 }
 
@@ -500,8 +503,9 @@ fn on_duplicate(text: &str) -> Result<OnDuplicate, String> {
     match text {
         "return-existing" => Ok(OnDuplicate::ReturnExisting),
         "refuse" => Ok(OnDuplicate::Refuse),
-        "replace-body" | "bump" => Err(format!("`{text}` is not available in this version yet")),
-        _ => Err(format!("`{text}` is neither `return-existing` nor `refuse`")),
+        "bump" => Ok(OnDuplicate::Bump),
+        "replace-body" => Err(format!("`{text}` is not available in this version yet")),
+        _ => Err(format!("`{text}` is not `return-existing`, `refuse` or `bump`")),
     }
 }
 
@@ -612,7 +616,9 @@ pub fn show_value(setting: &Setting) -> String {
         Setting::RetryBackoff(Backoff::None) => quote("none"),
         Setting::RetryBackoff(Backoff::Linear) => quote("linear"),
         Setting::RetryBackoff(Backoff::Exponential) => quote("exponential"),
-        Setting::RetryBase(time) | Setting::RetryMax(time) => millis(*time),
+        Setting::RetryBase(time)
+        | Setting::RetryMax(time)
+        | Setting::UniqueWindow(UniqueWindow::For(time)) => millis(*time),
         Setting::DeadQueue(DeadTarget::Bury) => quote(BURY),
         Setting::DeadQueue(DeadTarget::Drop) => quote(DROP),
         Setting::DeadQueue(DeadTarget::Queue(name)) => shown(name),
@@ -623,6 +629,7 @@ pub fn show_value(setting: &Setting) -> String {
         Setting::UniqueBy(key) => key.as_ref().map_or_else(none, |key| quote(key.as_str())),
         Setting::UniqueWindow(UniqueWindow::UntilDone) => quote("until-done"),
         Setting::UniqueWindow(UniqueWindow::UntilStart) => quote("until-start"),
+        Setting::OnDuplicate(OnDuplicate::Bump) => quote("bump"),
         Setting::OnDuplicate(OnDuplicate::ReturnExisting) => quote("return-existing"),
         Setting::RetryJitter(permille) => (f64::from(*permille) / 1000.0).to_string(),
         Setting::Rate(rate) => {

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
+use broker::ClaimKey;
+
 use super::log_contents::{Counts, LogContents, Start, StoredJob, StoredJobs};
 use super::record::{Record, Subject};
 use super::{Name, Need, Tags};
@@ -80,9 +82,11 @@ impl History {
             Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
             // No client requested these changes, so the broker cannot refuse them. If the log is
             // full, it omits these changes instead.
-            Record::Moved(..) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
-                !self.counts_may_be_missing
-            }
+            Record::Moved(..)
+            | Record::Queue(..)
+            | Record::Policies(_)
+            | Record::Status(_)
+            | Record::Claim(..) => !self.counts_may_be_missing,
             Record::Count(..) => false,
         }
     }
@@ -156,6 +160,12 @@ impl History {
                 image.order = order;
             }
         }
+    }
+
+    /// The last record about the claim on a key.
+    pub(super) fn claim_need(&self, key: ClaimKey) -> Need {
+        let about = |record: &Record| matches!(record, Record::Claim(of, _) if *of == key);
+        self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
     /// The last record about the status.
@@ -364,8 +374,11 @@ impl History {
                 Record::Count(id, newest) => {
                     counts.insert(*id, *newest);
                 }
-                Record::Finish(_) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
-                }
+                Record::Finish(_)
+                | Record::Queue(..)
+                | Record::Policies(_)
+                | Record::Status(_)
+                | Record::Claim(..) => {}
             }
         }
         counts

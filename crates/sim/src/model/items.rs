@@ -83,6 +83,7 @@ impl Model {
                     let queue = self.queue_mut(&queue);
                     queue.deletes += 1;
                     queue.last_read = Some(created);
+                    self.keep_claim(id);
                     let need = self.end_job(id, &News::Complete([].into()));
                     Read::Item { lease: None, body, need }
                 }
@@ -142,6 +143,7 @@ impl Model {
         let id = self.held_by(place, lease)?;
         let queue = self.jobs[&id].queue.clone();
         self.queue_mut(&queue).deletes += 1;
+        self.keep_claim(id);
         Some(self.end_job(id, &News::Complete([].into())))
     }
 

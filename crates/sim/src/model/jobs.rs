@@ -35,7 +35,8 @@ impl Model {
     }
 
     pub(super) fn answer_put(&mut self, routed: &Routed) -> Result<u64, Refused> {
-        match (routed.refused, routed.requested.or(routed.same).or(routed.first)) {
+        let known = routed.requested.or(routed.same).or(routed.ended);
+        match (routed.refused, known.or(routed.first)) {
             (Some(refused), _) => Err(refused),
             (None, Some(id)) => Ok(id),
             (None, None) => {
@@ -283,6 +284,7 @@ impl Model {
         }
         let queue = self.jobs[&id].queue.clone();
         self.queues.get_mut(&queue).expect("a job's queue exists").deletes += 1;
+        self.keep_claim(id);
         Ok(self.end_job(id, &News::Complete([].into())))
     }
 

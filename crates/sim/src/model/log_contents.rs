@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use broker::Death;
 use broker::policy::KeyHash;
 use broker::policy::{Policy, Rules};
+use broker::{Claim, ClaimKey, Death};
 
 use super::policies::{UP, is_named_child, parent_of};
 use super::record::{Record, Subject};
@@ -159,12 +159,14 @@ pub(crate) struct LogContents {
     pub(crate) queues: BTreeMap<Name, Facts>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
+    /// The keys of unique jobs that have ended.
+    pub(crate) claims: BTreeMap<ClaimKey, Claim>,
 }
 
 impl Default for LogContents {
     fn default() -> Self {
         let (jobs, queues) = (StoredJobs::new(), BTreeMap::new());
-        Self { jobs, queues, rules: Rc::default(), status: UP }
+        Self { jobs, queues, rules: Rc::default(), status: UP, claims: BTreeMap::new() }
     }
 }
 
@@ -191,6 +193,9 @@ impl LogContents {
             Record::Count(..) => {}
             Record::Policies(rules) => self.rules = rules.clone(),
             Record::Status(status) => self.status = *status,
+            Record::Claim(key, claim) => {
+                self.claims.insert(*key, *claim);
+            }
         }
     }
 
@@ -239,6 +244,12 @@ impl LogContents {
             }
             Subject::Policies => start.is_short || self.rules == found.rules,
             Subject::Status => start.is_short || self.status == found.status,
+            Subject::Claim(key) => {
+                let lasting = |of: &Self| {
+                    of.claims.get(key).copied().filter(|claim| claim.until.0 > start.now)
+                };
+                start.is_short || lasting(self) == lasting(found)
+            }
         }
     }
 
@@ -328,13 +339,15 @@ impl LogContents {
         if is_short {
             self.queues.clone_from(&found.queues);
             (self.rules, self.status) = (found.rules.clone(), found.status);
+            self.claims.clone_from(&found.claims);
         }
     }
 
     pub(super) fn subjects(&self) -> impl Iterator<Item = Subject> {
         let jobs = self.jobs.keys().map(|id| Subject::Job(*id));
         let queues = self.queues.keys().map(|name| Subject::Queue(name.clone()));
-        jobs.chain(queues).chain([Subject::Policies, Subject::Status])
+        let claims = self.claims.keys().map(|key| Subject::Claim(*key));
+        jobs.chain(queues).chain(claims).chain([Subject::Policies, Subject::Status])
     }
 
     pub(super) fn short_text(&self, subject: &Subject) -> String {
@@ -343,6 +356,7 @@ impl LogContents {
             Subject::Queue(name) => format!("{:?}", self.queues.get(name)),
             Subject::Policies => format!("{:?}", self.rules),
             Subject::Status => self.status.to_string(),
+            Subject::Claim(key) => format!("{:?}", self.claims.get(key)),
         }
     }
 }

@@ -41,8 +41,8 @@ mod work;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use broker::Death;
 use broker::policy::{KeyHash, Policy, Rules};
+use broker::{Claim, ClaimKey, Death};
 use chores::Chore;
 pub(crate) use history::History;
 use items::ItemWait;
@@ -142,6 +142,8 @@ pub(crate) struct Model {
     rerouted: Vec<u64>,
     /// True if the server refuses all puts.
     pub(crate) is_draining: bool,
+    /// The keys of unique jobs that have ended.
+    pub(crate) claims: BTreeMap<ClaimKey, Claim>,
     pub(crate) history: History,
     pub(crate) tally: Tally,
 }
@@ -167,6 +169,10 @@ pub(crate) struct Tally {
     pub(crate) rejections: u64,
     /// Puts that found a job with their key.
     pub(crate) duplicates: u64,
+    /// Puts that found a job that had ended.
+    pub(crate) claimed: u64,
+    /// Jobs that a put made more urgent.
+    pub(crate) bumps: u64,
     /// Requests of Kestrel's text dialect.
     pub(crate) texts: u64,
     /// Calls of Kestrel's thrift dialect.
@@ -350,6 +356,7 @@ impl Model {
             unplaced: Vec::new(),
             rerouted: Vec::new(),
             is_draining: false,
+            claims: BTreeMap::new(),
             history: History::default(),
             tally: Tally::default(),
         };

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use broker::policy::Rules;
+use broker::{Claim, ClaimKey};
 
 use super::Name;
 use super::log_contents::{Counts, Facts, StoredJob, short_text};
@@ -21,6 +22,8 @@ pub(crate) enum Record {
     Queue(Name, Facts),
     Policies(Rc<Rules>),
     Status(u8),
+    /// The key of a job that has ended.
+    Claim(ClaimKey, Claim),
 }
 
 /// The subject of a record.
@@ -30,6 +33,7 @@ pub(crate) enum Subject {
     Queue(Name),
     Policies,
     Status,
+    Claim(ClaimKey),
 }
 
 impl Record {
@@ -44,6 +48,7 @@ impl Record {
             Self::Queue(name, _) => vec![Subject::Queue(name.clone())],
             Self::Policies(_) => vec![Subject::Policies],
             Self::Status(_) => vec![Subject::Status],
+            Self::Claim(key, _) => vec![Subject::Claim(*key)],
         }
     }
 
@@ -63,6 +68,7 @@ impl Record {
             Self::Queue(_, facts) => format!("{facts:?}"),
             Self::Policies(rules) => format!("{rules:?}"),
             Self::Status(status) => format!("status {status}"),
+            Self::Claim(_, claim) => format!("{claim:?}"),
         }
     }
 }

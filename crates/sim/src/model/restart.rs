@@ -150,6 +150,7 @@ impl Model {
         let mut model = Model::new(recovered.opened, setting);
         model.rules = recovered.log_contents.rules.clone();
         model.status = recovered.log_contents.status;
+        model.claims.clone_from(&recovered.log_contents.claims);
         model.resolve(&"default".into());
         for (name, place) in recovered.queues_at_the_start() {
             let name = model.create_queue(&name);

@@ -61,6 +61,8 @@ pub(super) struct Routed {
     pub(super) requested: Option<u64>,
     /// The job of the first requested queue that has the key of the put.
     pub(super) same: Option<u64>,
+    /// The job that has ended, and whose key the first such requested queue keeps.
+    pub(super) ended: Option<u64>,
     /// The first job in any queue.
     pub(super) first: Option<u64>,
     pub(super) refused: Option<Refused>,
@@ -161,7 +163,8 @@ impl Model {
             let is_watched =
                 is_foreground && *role == Role::Requested && routed.requested.is_none();
             let is_alone = route.stops.len() == 1;
-            let offer = Offer { body: &job.body, unique, is_watched, is_alone };
+            let offer =
+                Offer { job: Some((job, unsent)), body: &job.body, unique, is_watched, is_alone };
             let admitted = match (is_fed, stores) {
                 (false, _) => Err(Refused::QueueFull),
                 (true, true) => self.admit(queue, offer),
@@ -175,6 +178,12 @@ impl Model {
                     known = known.max(self.jobs[&id].need);
                     if *role == Role::Requested {
                         routed.same = routed.same.or(Some(id));
+                    }
+                }
+                Ok(Admitted::Ended(id, need)) => {
+                    known = known.max(need);
+                    if *role == Role::Requested {
+                        routed.ended = routed.ended.or(Some(id));
                     }
                 }
                 Ok(Admitted::New(key)) if *stores => {
@@ -218,7 +227,7 @@ impl Model {
         routed
     }
 
-    fn fill_in(&self, queue: &Name, job: &mut Job, unsent: Unsent, kind: JobKind) {
+    pub(super) fn fill_in(&self, queue: &Name, job: &mut Job, unsent: Unsent, kind: JobKind) {
         let defaults = self.queues[queue].policy.defaults;
         if unsent.priority {
             job.pri = defaults.priority;

@@ -1,15 +1,20 @@
 //! Unique jobs in the model. It looks at all jobs for each put, and has no index.
 
 use broker::limits::SAME_UNIQUE_MAX;
-use broker::policy::{KeyHash, KeySource, OnDuplicate, UniqueWindow};
+use broker::policy::{KeyHash, KeySource, OnDuplicate, UniqueWindow, Unsent};
+use broker::{Claim, ClaimKey, JobId, Millis};
+
+use super::record::Record;
 
 use super::routes::Refused;
 use super::submit::Submission;
-use super::{Job, JobKind, Model, Name, State};
+use super::{Job, JobKind, Model, Name, Need, State};
 
 /// A put into one queue.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Offer<'a> {
+    /// The job of the put, and what its client did not send.
+    pub(super) job: Option<(&'a Job, Unsent)>,
     pub(super) body: &'a [u8],
     pub(super) unique: &'a [u8],
     pub(super) is_watched: bool,
@@ -20,15 +25,17 @@ impl<'a> Offer<'a> {
     /// A submit into one queue.
     pub(super) fn of(submission: &'a Submission) -> Self {
         let Submission { unique, body, is_foreground, .. } = submission;
-        Self { body, unique, is_watched: *is_foreground, is_alone: true }
+        Self { job: None, body, unique, is_watched: *is_foreground, is_alone: true }
     }
 }
 
-/// How a queue takes a put: as a new job with this key, or as a job that it has.
+/// How a queue takes a put: as a new job with this key, as a job that it has, or as a job that has
+/// ended. Then the reply depends on a record.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Admitted {
     New(Option<KeyHash>),
     Same(u64),
+    Ended(u64, Need),
 }
 
 impl Model {
@@ -45,24 +52,106 @@ impl Model {
         offer: Offer<'_>,
     ) -> Result<Admitted, Refused> {
         let Some(key) = self.key_for(queue, offer) else { return Ok(Admitted::New(None)) };
-        let Some(id) = self.equal_job(queue, key, |job| self.can_stand_in(job, queue, offer))
-        else {
+        let found = self.equal_job(queue, key, |job| self.can_stand_in(job, queue, offer));
+        let claim = self.claim_on(queue, key);
+        if found.is_none() && claim.is_none() {
             return Ok(Admitted::New(Some(key)));
-        };
+        }
         self.tally.duplicates += 1;
-        if self.queues[queue].policy.unique.on_duplicate == OnDuplicate::Refuse {
+        let on_duplicate = self.queues[queue].policy.unique.on_duplicate;
+        if on_duplicate == OnDuplicate::Refuse {
             return Err(Refused::Duplicate);
         }
+        let Some(id) = found else {
+            self.tally.claimed += 1;
+            let (claim, need) = claim.expect("one of them was found");
+            return Ok(Admitted::Ended(claim.id.0, need));
+        };
         if !offer.is_watched {
             self.outlive_watchers(id);
+        }
+        if on_duplicate == OnDuplicate::Bump
+            && let Some((job, unsent)) = offer.job
+        {
+            self.bump(id, job, unsent);
         }
         Ok(Admitted::Same(id))
     }
 
+    /// Makes a ready or delayed job as urgent as a put, and due as early.
+    fn bump(&mut self, id: u64, job: &Job, unsent: Unsent) {
+        let own = &self.jobs[&id];
+        let (queue, kind, own_pri, now) = (own.queue.clone(), own.kind, own.pri, self.now);
+        let mut job = job.clone();
+        self.fill_in(&queue, &mut job, unsent, kind);
+        let due = match job.state {
+            State::Delayed { due } => due,
+            State::Ready | State::Leased(_) | State::Buried { .. } => now,
+        };
+        let (is_earlier, is_ready) = match self.jobs[&id].state {
+            State::Ready => (false, true),
+            State::Delayed { due: own_due } => (due < own_due, false),
+            State::Leased(_) | State::Buried { .. } => return,
+        };
+        if job.pri >= own_pri && !is_earlier {
+            return;
+        }
+        self.tally.bumps += 1;
+        let own = self.job_mut(id);
+        own.pri = own_pri.min(job.pri);
+        match (is_earlier, due <= now) {
+            (true, true) => (own.state, own.since) = (State::Ready, now),
+            (true, false) => own.state = State::Delayed { due },
+            (false, _) => {}
+        }
+        self.record(id, Record::Moved);
+        if is_ready {
+            self.arm(&queue);
+        } else if is_earlier && due <= now {
+            self.offer(id);
+        }
+    }
+
+    /// The claim on a key, if the policy counts it, and the record that a reply depends on.
+    fn claim_on(&self, queue: &Name, key: KeyHash) -> Option<(Claim, Need)> {
+        let unique = &self.queues[queue].policy.unique;
+        if unique.by.is_none() || !matches!(unique.window, UniqueWindow::For(_)) {
+            return None;
+        }
+        let key = ClaimKey::new(queue.as_bytes(), key);
+        let claim = self.claims.get(&key).filter(|claim| claim.until.0 > self.now)?;
+        let need = self.history.claim_need(key).max(self.history.end_of(claim.id.0));
+        Some((*claim, need))
+    }
+
+    /// Before a job that is done ends: keeps its key, if its window goes on.
+    pub(super) fn keep_claim(&mut self, id: u64) {
+        let job = &self.jobs[&id];
+        let (queue, created) = (job.queue.clone(), job.created);
+        let unique = &self.queues[&queue].policy.unique;
+        let (Some(key), None, Some(_), UniqueWindow::For(millis)) =
+            (job.key, &job.death, &unique.by, unique.window)
+        else {
+            return;
+        };
+        let until = created + millis;
+        if until <= self.now {
+            return;
+        }
+        let key = ClaimKey::new(queue.as_bytes(), key);
+        let is_logged = self.kind_in(&queue) == JobKind::Logged;
+        let claim = Claim { id: JobId(id), until: Millis(until), is_logged };
+        self.claims.insert(key, claim);
+        if is_logged {
+            self.history.note(Record::Claim(key, claim), self.setting.is_strict);
+        }
+    }
+
     pub(super) fn is_duplicate(&self, queue: &Name, offer: Offer<'_>) -> bool {
-        let key = self.key_for(queue, offer);
-        key.and_then(|key| self.equal_job(queue, key, |job| self.can_stand_in(job, queue, offer)))
-            .is_some()
+        self.key_for(queue, offer).is_some_and(|key| {
+            let found = self.equal_job(queue, key, |job| self.can_stand_in(job, queue, offer));
+            found.is_some() || self.claim_on(queue, key).is_some()
+        })
     }
 
     /// True if another job of this queue has the key of this job.
@@ -71,7 +160,8 @@ impl Model {
         let Some((queue, _)) = self.queues.get_key_value(queue) else { return false };
         let queue = queue.clone();
         let own = &self.jobs[&id];
-        self.equal_job(&queue, key, |job| !std::ptr::eq(job, own)).is_some()
+        self.claim_on(&queue, key).is_some_and(|(claim, _)| claim.id.0 != id)
+            || self.equal_job(&queue, key, |job| !std::ptr::eq(job, own)).is_some()
     }
 
     /// The job that has a key in a queue.
@@ -85,8 +175,12 @@ impl Model {
         unique.by.as_ref()?;
         let stages = match unique.window {
             UniqueWindow::UntilStart => 0..1,
-            UniqueWindow::UntilDone if unique.ignore_buried => 0..2,
-            UniqueWindow::UntilDone => 0..3,
+            UniqueWindow::UntilDone | UniqueWindow::For(_) if unique.ignore_buried => 0..2,
+            UniqueWindow::UntilDone | UniqueWindow::For(_) => 0..3,
+        };
+        let is_in_window = |job: &Job| match unique.window {
+            UniqueWindow::For(millis) => job.created + millis > self.now,
+            UniqueWindow::UntilDone | UniqueWindow::UntilStart => true,
         };
         stages.into_iter().find_map(|stage| {
             let has_key = |job: &Job| {
@@ -99,7 +193,7 @@ impl Model {
             let is_there = |id: u64, job: &Job| job.state != State::Ready || !self.is_expired(id);
             newest
                 .take(SAME_UNIQUE_MAX)
-                .find(|(id, job)| is_there(**id, job) && is_possible(job))
+                .find(|(id, job)| is_in_window(job) && is_there(**id, job) && is_possible(job))
                 .map(|(id, _)| *id)
         })
     }

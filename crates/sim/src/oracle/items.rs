@@ -18,6 +18,7 @@ use broker::policy::Rules;
 use super::gates::Gates;
 use super::rules::{QueueRules, RuleHistory};
 use super::terms::{Conn, Lasting, ReplyEnd};
+use super::unique::Uniques;
 use crate::Checked;
 
 /// The oracle does not identify items with shorter bodies, because such bodies can repeat by
@@ -41,6 +42,7 @@ pub(super) struct Items {
     alone: bool,
     rule_history: RuleHistory,
     pub(super) gates: Gates,
+    pub(super) uniques: Uniques,
     bodies: BTreeMap<Vec<u8>, usize>,
     known: Vec<Item>,
     /// The places, by item and queue.
@@ -148,6 +150,7 @@ impl Items {
             alone,
             rule_history: RuleHistory::new(),
             gates: Gates::default(),
+            uniques: Uniques::default(),
             bodies: BTreeMap::new(),
             known: Vec::new(),
             places: BTreeMap::new(),
@@ -172,6 +175,7 @@ impl Items {
     pub(super) fn policies_changed(&mut self, rules: &Rules) {
         self.rule_history.changed(rules, self.in_slices);
         self.gates.changed(rules, self.in_slices);
+        self.uniques.changed(rules, self.in_slices);
         self.mark_uncertain_by_rules();
     }
 
@@ -241,6 +245,10 @@ impl Items {
         self.rule_history.ever_unique()
     }
 
+    pub(super) fn ever_bumps(&self) -> bool {
+        self.rule_history.ever_bumps()
+    }
+
     fn may_have_gates(&self, queue: &str) -> bool {
         self.rule_history.rules_of(queue, self.alone).iter().any(QueueRules::has_gates)
     }
@@ -283,6 +291,7 @@ impl Items {
         self.tick += 1;
         self.rule_history.settled();
         self.gates.settled();
+        self.uniques.settled();
         for place in self.places.values_mut().filter(|place| place.state == State::Returning) {
             (place.state, place.changed) = (State::Ready, self.tick);
         }

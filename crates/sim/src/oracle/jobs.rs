@@ -24,6 +24,8 @@ pub(super) struct Jobs {
     /// True if a client disconnected before the reply to its `kick`. The kick continues.
     pub(super) kicks_go_on: bool,
     pub(super) in_slices: bool,
+    /// True if a put can make a delayed job ready earlier.
+    pub(super) bumps: bool,
     pub(super) orders_judged: u64,
     pub(super) holds_judged: u64,
 }
@@ -121,6 +123,7 @@ impl Jobs {
             kicks_under_way: false,
             kicks_go_on: false,
             in_slices: false,
+            bumps: false,
             orders_judged: 0,
             holds_judged: 0,
         }
@@ -284,7 +287,7 @@ impl Jobs {
         let kicks = self.kicks_under_way || self.kicks_go_on;
         let Some(job) = self.known.get_mut(&id) else { return Ok(()) };
         let wrong = match job.state {
-            State::Delayed { due } if now < due && !kicks => {
+            State::Delayed { due } if now < due && !kicks && !self.bumps => {
                 Some(format!("the job is due in {} ms", due - now))
             }
             State::Buried if !kicks => Some("the job is buried".into()),

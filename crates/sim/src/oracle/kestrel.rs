@@ -90,7 +90,11 @@ impl Connections {
         for pending in pending.filter(|pending| pending.arrival.waited) {
             match &pending.request {
                 Request::Get(get) => items.disturbed(&get.queue),
-                Request::Monitor(queue) | Request::Empty(queue) => items.disturbed(queue),
+                Request::Monitor(queue) => items.disturbed(queue),
+                Request::Empty(queue) => {
+                    items.uniques.give_up();
+                    items.disturbed(queue);
+                }
                 Request::FlushAll => items.all_disturbed(),
                 Request::Set { .. } | Request::Confirm { .. } | Request::Other => {}
             }

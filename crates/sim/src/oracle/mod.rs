@@ -15,6 +15,7 @@ mod kestrel;
 mod memcache;
 mod rules;
 mod terms;
+mod unique;
 mod wire;
 
 #[cfg(test)]
@@ -83,13 +84,17 @@ impl Oracle {
     /// with Kestrel have policies. `sees_items` is false if Kestrel's clients speak other dialects
     /// than memcache, because the oracle cannot see their items.
     pub(crate) fn new(spoken: [bool; 3], sees_items: bool) -> Self {
+        let mut items = Items::new(spoken == [false, false, true]);
+        if spoken[1] {
+            items.uniques.give_up();
+        }
         Self {
             conns: BTreeMap::new(),
             left: BTreeMap::new(),
             jobs: Jobs::new(spoken == [true, false, false]),
             gearman: None,
             kestrel: Connections::default(),
-            items: Items::new(spoken == [false, false, true]),
+            items,
             sees_items,
             is_blind: false,
             is_stopped: false,
@@ -203,6 +208,9 @@ impl Oracle {
         now: u64,
     ) -> Checked {
         self.items.passed(now);
+        if !self.sees_items {
+            self.items.uniques.look_at(conn, sent);
+        }
         if let Some(gearman) = &mut self.gearman {
             gearman
                 .observe(conn, (sent, used), answer, now)
@@ -304,6 +312,8 @@ impl Oracle {
                 let body = pending.body.strip_suffix(b"\r\n").ok_or("the body is not whole")?;
                 let parameters = (*pri, *delay, *ttr);
                 if self.items.ever_unique() {
+                    self.items.uniques.answered(reply.id, (&queue, body), pending.arrival, now)?;
+                    jobs.bumps |= self.items.ever_bumps();
                     let job = (reply.id, body);
                     return jobs.inserted_or_there(reply_end, job, &queue, parameters, now);
                 }
@@ -407,6 +417,7 @@ impl Oracle {
     /// Notes that an operator moved a job to another queue.
     pub(crate) fn moved(&mut self, id: u64, queue: &str, now: u64) {
         self.note_waits(now);
+        self.items.uniques.give_up();
         self.jobs.moved(id, queue, now);
     }
 
@@ -455,6 +466,7 @@ impl Oracle {
     /// Notes that another process began at this moment, with these rules. `knows_time`: the moments
     /// of this process follow those of the process before it.
     pub(crate) fn began(&mut self, rules: &Rules, opened: u64, knows_time: bool) {
+        self.items.uniques.began(rules);
         if knows_time {
             self.items.gates.began(rules, opened);
         } else {
@@ -501,6 +513,7 @@ impl Oracle {
             rates: self.items.gates.rates_judged,
             slots: self.items.gates.slots_judged,
             pauses: self.items.gates.pauses_judged,
+            duplicates: self.items.uniques.judged,
         }
     }
 }
@@ -526,6 +539,8 @@ pub struct Judgements {
     pub slots: u64,
     /// Hand-outs of queues that a schedule pauses at other times.
     pub pauses: u64,
+    /// Puts with the key of another put, within the window of the policy.
+    pub duplicates: u64,
     /// Outcomes of Gearman's jobs that clients were told.
     pub outcomes: u64,
     /// Sleeping workers whose jobs were looked for.

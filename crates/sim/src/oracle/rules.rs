@@ -2,8 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use broker::policy::{
+    DeadTarget, OnDuplicate, QueueSync, Rate, Rule, Rules, Setting, UniqueWindow, WhenFull,
+};
+
 use crate::windows::Window;
-use broker::policy::{DeadTarget, OnDuplicate, QueueSync, Rate, Rule, Rules, Setting, WhenFull};
 
 /// The settings of one queue that the oracle looks at.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -27,6 +30,53 @@ pub(super) struct QueueRules {
     /// Some puts store nothing, because another job has their key.
     is_unique: bool,
     refuses_duplicates: bool,
+    /// Which jobs are the same, if the oracle knows this kind of key and window.
+    pub(super) uniqueness: Option<Uniqueness>,
+    part: Option<Part>,
+    window_ms: Option<u64>,
+    ignores_buried: bool,
+}
+
+/// Jobs with the same key are the same job for a time after the put.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) struct Uniqueness {
+    pub(super) part: Part,
+    pub(super) window_ms: u64,
+}
+
+/// The part of a body that is the key.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Part {
+    Whole,
+    FirstByte,
+    /// The first letter or digit.
+    FirstAlphanumeric,
+    /// The first one of a few letters and digits.
+    FirstOfFew,
+}
+
+impl Part {
+    fn of(expression: &str) -> Option<Part> {
+        match expression {
+            "body" => Some(Part::Whole),
+            "prefix:1" => Some(Part::FirstByte),
+            "regex:(?-u)([0-9a-zA-Z])" => Some(Part::FirstAlphanumeric),
+            "regex:(?-u)([abx01])" => Some(Part::FirstOfFew),
+            _ => None,
+        }
+    }
+
+    pub(super) fn key(self, body: &[u8]) -> Vec<u8> {
+        let first = |is_it: fn(&u8) -> bool| {
+            body.iter().take(4096).find(|byte| is_it(byte)).copied().into_iter().collect()
+        };
+        match self {
+            Part::Whole => body.to_vec(),
+            Part::FirstByte => first(|_| true),
+            Part::FirstAlphanumeric => first(u8::is_ascii_alphanumeric),
+            Part::FirstOfFew => first(|byte| b"abx01".contains(byte)),
+        }
+    }
 }
 
 impl QueueRules {
@@ -40,8 +90,13 @@ impl QueueRules {
     /// True if the policy can end a ready job without a client's request, or a put can be accepted
     /// that stores nothing.
     pub(super) fn lets_go(&self) -> bool {
+        self.ends_jobs() || self.is_unique
+    }
+
+    /// True if the policy can end a ready job without a client's request.
+    pub(super) fn ends_jobs(&self) -> bool {
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
-        self.age_max_ms.is_some() || (self.drops_oldest && is_bounded) || self.is_unique
+        self.age_max_ms.is_some() || (self.drops_oldest && is_bounded)
     }
 
     /// True if the queue can have ready jobs, and hand out none.
@@ -79,10 +134,20 @@ impl QueueRules {
             Setting::Rate(rate) => self.rate = *rate,
             Setting::RateBurst(burst) => self.rate_burst = *burst,
             Setting::Concurrency(limit) => self.concurrency = *limit,
-            Setting::UniqueBy(key) => self.is_unique = key.is_some(),
+            Setting::UniqueBy(key) => {
+                self.is_unique = key.is_some();
+                self.part = key.as_ref().and_then(|key| Part::of(key.as_str()));
+            }
+            Setting::UniqueWindow(window) => {
+                self.window_ms = match window {
+                    UniqueWindow::For(millis) => Some(*millis),
+                    UniqueWindow::UntilDone | UniqueWindow::UntilStart => None,
+                };
+            }
             Setting::OnDuplicate(answer) => {
                 self.refuses_duplicates = *answer == OnDuplicate::Refuse;
             }
+            Setting::IgnoreBuried(ignores) => self.ignores_buried = *ignores,
             Setting::ExpireTo(_)
             | Setting::ExpireSweep(_)
             | Setting::Idle(_)
@@ -103,10 +168,11 @@ impl QueueRules {
             | Setting::Ttr(_)
             | Setting::Priority(_)
             | Setting::Delay(_)
-            | Setting::PauseReason(_)
-            | Setting::UniqueWindow(_)
-            | Setting::IgnoreBuried(_) => {}
+            | Setting::PauseReason(_) => {}
         }
+        let window = if self.ignores_buried { None } else { self.window_ms };
+        let part_and_window = self.part.zip(window);
+        self.uniqueness = part_and_window.map(|(part, window_ms)| Uniqueness { part, window_ms });
     }
 }
 
@@ -206,12 +272,19 @@ impl RuleHistory {
         self.settings().any(|setting| matches!(setting, Setting::UniqueBy(Some(_))))
     }
 
+    /// True if a put can make, or could make, another job more urgent.
+    pub(super) fn ever_bumps(&self) -> bool {
+        let bumps = |setting: &Setting| *setting == Setting::OnDuplicate(OnDuplicate::Bump);
+        self.settings().any(bumps)
+    }
+
     /// True if puts of a dialect do not all have the same priority, or are, or were, delayed or taken
     /// back after a time.
     pub(super) fn ever_has_defaults(&self) -> bool {
-        self.settings().any(|setting| {
+        let has_defaults = self.settings().any(|setting| {
             matches!(setting, Setting::Ttr(_) | Setting::Priority(_) | Setting::Delay(_))
-        })
+        });
+        has_defaults || self.ever_bumps()
     }
 
     /// True if a queue does not hand out its jobs, or did not for a time.
@@ -227,6 +300,12 @@ impl RuleHistory {
         let rules = self.ever.iter().flat_map(|rules| &rules.0);
         rules.flat_map(|rule| &rule.settings).map(|rule_setting| &rule_setting.setting)
     }
+}
+
+/// True if jobs can become dead letters by these rules. A dead letter has no key.
+pub(super) fn lets_jobs_die(rules: &Rules) -> bool {
+    let mut settings = rules.0.iter().flat_map(|rule| &rule.settings);
+    settings.any(|asked| matches!(asked.setting, Setting::Retries(true)))
 }
 
 /// The name of the parent, if this is the name of a child.

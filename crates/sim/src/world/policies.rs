@@ -117,10 +117,17 @@ fn unique(pattern: &str, rng: &mut Rng) -> Rule {
     let few = "regex:(?-u)([0-9a-zA-Z])";
     let fewer = "regex:(?-u)([abx01])";
     let by = *rng.pick(&["body", "prefix:1", "gm:unique", few, fewer, fewer]);
-    let windows = [UniqueWindow::UntilDone, UniqueWindow::UntilDone, UniqueWindow::UntilStart];
+    let windows = [
+        UniqueWindow::UntilDone,
+        UniqueWindow::UntilStart,
+        UniqueWindow::For(rng.between(1, 8000)),
+        UniqueWindow::For(20_000),
+    ];
+    let answers = [OnDuplicate::ReturnExisting, OnDuplicate::Bump];
     let settings = [
         Setting::UniqueBy(Some(by.parse().expect("it is a key"))),
         Setting::UniqueWindow(*rng.pick(&windows)),
+        Setting::OnDuplicate(*rng.pick(&answers)),
         Setting::IgnoreBuried(rng.coin()),
     ];
     Rule::new([pattern], settings)
@@ -189,6 +196,17 @@ fn without_gates(rules: &Rules) -> Rules {
     rules
 }
 
+/// The same rules, but the window of a key ends with the job.
+fn without_claims(rules: &Rules) -> Rules {
+    let mut rules = rules.clone();
+    for asked in rules.0.iter_mut().flat_map(|rule| &mut rule.settings) {
+        if let Setting::UniqueWindow(window @ UniqueWindow::For(_)) = &mut asked.setting {
+            *window = UniqueWindow::UntilDone;
+        }
+    }
+    rules
+}
+
 /// The same rules, but with more retries than a run has.
 fn with_endless_retries(rules: &Rules) -> Rules {
     let mut rules = rules.clone();
@@ -223,6 +241,7 @@ impl World {
             match world.options.sabotage {
                 Sabotage::StalePolicies => None,
                 Sabotage::IgnoredLimits => Some(turn.set_policies(without_limits(&rules))),
+                Sabotage::ForgottenClaims => Some(turn.set_policies(without_claims(&rules))),
                 Sabotage::OpenGates => Some(turn.set_policies(without_gates(&rules))),
                 Sabotage::EndlessRetries => Some(turn.set_policies(with_endless_retries(&rules))),
                 _ => Some(turn.set_policies((*rules).clone())),

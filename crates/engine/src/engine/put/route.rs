@@ -67,11 +67,14 @@ pub(in crate::engine) struct Route {
 }
 
 /// The result of a put along a route.
+#[derive(Debug, Default)]
 pub(in crate::engine) struct Routed {
     /// The job of the first requested queue that accepted the put.
     pub(crate) requested: Option<JobSlot>,
     /// The job of the first requested queue that did not store the put, because this job has its key.
     pub(crate) same: Option<JobSlot>,
+    /// The job that has ended, but whose key the first such requested queue still keeps.
+    pub(crate) ended: Option<JobId>,
     /// The first job that a queue on the route stored.
     pub(crate) first: Option<JobSlot>,
     /// The reason why a requested queue refused the put.
@@ -210,7 +213,7 @@ impl Engine {
         for alias in route.aliases {
             self.rules.count_alias(&alias, body_bytes);
         }
-        let mut routed = Routed { requested: None, same: None, first: None, refused: None };
+        let mut routed = Routed::default();
         let mut slots = Vec::with_capacity(route.stops.len());
         let mut has_room = Vec::with_capacity(route.stops.len());
         for &Stop { queue, role, stores } in &route.stops {
@@ -226,7 +229,7 @@ impl Engine {
                 let is_alone = route.stops.len() == 1;
                 self.admit(
                     queue,
-                    Offer { body: &draft.body, unique, is_watched, is_alone },
+                    Offer { draft: Some(draft), body: &draft.body, unique, is_watched, is_alone },
                     effects,
                 )
             } else {
@@ -253,11 +256,14 @@ impl Engine {
                 Ok(Admitted::Same(slot)) if role == Role::Requested => {
                     routed.same = routed.same.or(Some(slot));
                 }
+                Ok(Admitted::Ended(id)) if role == Role::Requested => {
+                    routed.ended = routed.ended.or(Some(id));
+                }
                 Err(refused) if role == Role::Requested => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
                 Err(_) if is_fed => self.discard_one(queue),
-                Ok(Admitted::New(_) | Admitted::Same(_)) | Err(_) => {}
+                Ok(Admitted::New(_) | Admitted::Same(_) | Admitted::Ended(_)) | Err(_) => {}
             }
         }
         routed.first = slots.first().copied();

@@ -118,7 +118,10 @@ impl Engine {
             }
             (None, None, Some(copy)) if submit.foreground => self.attach(copy, session),
             // No queue stored the job, so a client that waits would never get a result.
-            (None, None, None) if submit.foreground => return Err(Refused::QueueFull),
+            (None, None, None) if submit.foreground => {
+                let ended = routed.ended.map(|_| Refused::Duplicate);
+                return Err(ended.unwrap_or(Refused::QueueFull));
+            }
             (None, ..) => {}
         }
         self.answer(&routed)

@@ -2,13 +2,14 @@
 //!
 //! Every queue on the route of a put looks for itself. The check and the put are one step, so of two
 //! puts at the same time one makes the job. Who has the key is no state of its own. It follows from
-//! the jobs: each job has the key that it got when it was put, as a fact. So a restart and a
-//! follower need nothing else.
+//! the jobs: each job has the key that it got when it was put, as a fact. Only if the window of the
+//! policy goes on after the end of a job, the end of the job makes a *claim* on its key.
 
+use crate::claims::{Claim, ClaimKey};
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::engine::put::{Refused, Submit};
-use crate::ids::{JobId, JobSlot, QueueId};
+use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Body, Draft, JobKind, Stage, State};
 use crate::limits::{SAME_UNIQUE_MAX, UNIT_BODY_BYTES};
 use crate::policy::{KeyHash, KeySource, OnDuplicate, UniqueWindow};
@@ -17,6 +18,8 @@ use crate::queues::Extension;
 /// A put into one queue, as the check for an equal job sees it.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::engine) struct Offer<'a> {
+    /// The job that the put would make. `None`: nobody needs it.
+    pub(in crate::engine) draft: Option<&'a Draft>,
     pub(in crate::engine) body: &'a Body,
     /// The key of a submit: see [`crate::Submit::unique`].
     pub(in crate::engine) unique: &'a [u8],
@@ -29,13 +32,14 @@ pub(in crate::engine) struct Offer<'a> {
 impl<'a> Offer<'a> {
     /// A put that goes to one queue.
     pub(in crate::engine) fn alone(draft: &'a Draft) -> Self {
-        Self { body: &draft.body, unique: b"", is_watched: false, is_alone: true }
+        let body = &draft.body;
+        Self { draft: Some(draft), body, unique: b"", is_watched: false, is_alone: true }
     }
 
     /// A submit into one queue.
     pub(in crate::engine) fn of(submit: &'a Submit<'_>) -> Self {
         let Submit { body, unique, foreground, .. } = submit;
-        Self { body, unique, is_watched: *foreground, is_alone: true }
+        Self { draft: None, body, unique, is_watched: *foreground, is_alone: true }
     }
 }
 
@@ -46,6 +50,8 @@ pub(in crate::engine) enum Admitted {
     New(Option<KeyHash>),
     /// This job has its key, so the queue stores nothing.
     Same(JobSlot),
+    /// This job has ended, but its key is still taken. So the queue stores nothing.
+    Ended(JobId),
 }
 
 impl Engine {
@@ -68,17 +74,137 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<Admitted, Refused> {
         let found = self.key_holder(queue, key, None, |slot| self.can_stand_in(slot, queue, offer));
-        let Some(slot) = found else { return Ok(Admitted::New(Some(key))) };
+        let claim = if found.is_none() { self.claim_on(queue, key) } else { None };
+        if found.is_none() && claim.is_none() {
+            return Ok(Admitted::New(Some(key)));
+        }
         let on_duplicate = self.policy_of(queue).map(|policy| policy.unique.on_duplicate);
         if on_duplicate == Some(OnDuplicate::Refuse) {
             return Err(Refused::Duplicate);
         }
+        let Some(slot) = found else {
+            self.tally.duplicates_joined += u64::from(!offer.is_watched);
+            effects.records.push(Record::KnownEnded);
+            return Ok(claim.map_or(Admitted::New(Some(key)), |claim| Admitted::Ended(claim.id)));
+        };
         self.tally.duplicates_joined += 1;
         if !offer.is_watched {
             self.outlive_watchers(slot, effects);
         }
-        effects.records.push(Record::Known(slot, self.jobs[slot].id()));
+        let id = self.jobs[slot].id();
+        if on_duplicate == Some(OnDuplicate::Bump)
+            && let Some(draft) = offer.draft
+        {
+            self.bump(slot, draft, effects);
+        }
+        effects.records.push(Record::Known(slot, id));
         Ok(Admitted::Same(slot))
+    }
+
+    /// Makes a ready or delayed job as urgent as a put, and due as early.
+    fn bump(&mut self, slot: JobSlot, draft: &Draft, effects: &mut Effects) {
+        let job = &self.jobs[slot];
+        let (queue, state, before) = (job.queue(), job.state(), job.counted());
+        let is_delayed = match state {
+            State::Ready => false,
+            State::Delayed => true,
+            State::Leased | State::Buried => return,
+        };
+        let mut draft = draft.clone();
+        self.fill_in(queue, &mut draft, job.kind());
+        let (old_priority, old_due) = (job.priority(), job.due());
+        let priority = old_priority.min(draft.priority);
+        let due = self.wall.moment_of(draft.due);
+        let is_earlier = is_delayed && due < old_due;
+        if priority == old_priority && !is_earlier {
+            return;
+        }
+        let becomes_ready = is_earlier && due <= self.now;
+        let wall = if is_earlier { draft.due.wall() } else { self.jobs.wall_time(slot) };
+        let due = match (becomes_ready, is_earlier) {
+            (true, _) => self.now,
+            (false, true) => due,
+            (false, false) => old_due,
+        };
+        self.remove_from_list(slot);
+        self.jobs.set_urgency(slot, (priority, due), wall);
+        let after = self.jobs[slot].counted();
+        let counts = &mut self.queues[queue];
+        counts.count_out(before);
+        counts.count_in(after);
+        if becomes_ready {
+            self.change_state(slot, State::Ready);
+        }
+        self.note(Record::Moved, slot, effects);
+        if becomes_ready {
+            self.deliver_or_list(slot, effects);
+        } else {
+            self.add_to_list(slot);
+        }
+    }
+
+    /// The claim on a key in a queue, if the policy of the queue counts it.
+    fn claim_on(&self, queue: QueueId, key: KeyHash) -> Option<Claim> {
+        let unique = &self.policy_of(queue)?.unique;
+        if self.claims.is_empty() || !matches!(unique.window, UniqueWindow::For(_)) {
+            return None;
+        }
+        let claim = self.claims.get(ClaimKey::new(self.queues[queue].name(), key));
+        claim.filter(|claim| claim.until > self.now)
+    }
+
+    /// Before the end of a job that is done: if the window of its key goes on, keeps the key. A dead
+    /// letter has given it up.
+    #[cold]
+    pub(in crate::engine) fn keep_claim(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let job = &self.jobs[slot];
+        let (id, queue) = (job.id(), job.queue());
+        let Some(key) = self.jobs.unique_key(id).filter(|_| job.death().is_none()) else { return };
+        let Some(until) = self.window_end(slot, queue).filter(|until| *until > self.now) else {
+            return;
+        };
+        self.meter.count(1);
+        let key = ClaimKey::new(self.queues[queue].name(), key);
+        let is_logged = self.kind_in(queue) == JobKind::Logged;
+        self.claims.insert(key, Claim { id, until, is_logged }, &mut self.timers);
+        if is_logged {
+            effects.records.push(Record::Claim(key));
+        }
+    }
+
+    /// When the window of a job's key ends, if the policy of the queue says a time.
+    fn window_end(&self, slot: JobSlot, queue: QueueId) -> Option<Millis> {
+        let unique = &self.policy_of(queue)?.unique;
+        match (unique.by.is_some(), unique.window) {
+            (true, UniqueWindow::For(millis)) => {
+                Some(Millis(self.jobs[slot].created().0.saturating_add(millis)))
+            }
+            (false, _) | (true, UniqueWindow::UntilDone | UniqueWindow::UntilStart) => None,
+        }
+    }
+
+    /// Ends the claims whose moment has come, as many as the slice allows.
+    pub(in crate::engine) fn end_claims(&mut self, effects: &mut Effects) {
+        self.claims.take_timer();
+        while !self.meter.request_is_spent()
+            && let Some((key, claim)) = self.claims.pop_ended(self.now)
+        {
+            self.meter.count(1);
+            if claim.is_logged {
+                effects.records.push(Record::Claim(key));
+            }
+        }
+        self.claims.arm(&mut self.timers);
+    }
+
+    /// The claim on a key. `None`: there is none.
+    pub fn claim(&self, key: ClaimKey) -> Option<Claim> {
+        self.claims.get(key)
+    }
+
+    /// All claims: keys of jobs that have ended. Takes time in proportion to their number.
+    pub fn claims(&self) -> impl Iterator<Item = (ClaimKey, Claim)> {
+        self.claims.iter()
     }
 
     /// Whether a put into this queue would find a job with its key.
@@ -86,7 +212,7 @@ impl Engine {
         let key = self.key_for(queue, offer.body, offer.unique);
         let find =
             |key| self.key_holder(queue, key, None, |slot| self.can_stand_in(slot, queue, offer));
-        key.and_then(find).is_some()
+        key.is_some_and(|key| find(key).is_some() || self.claim_on(queue, key).is_some())
     }
 
     /// Whether another job of this queue has the key of this job.
@@ -95,7 +221,8 @@ impl Engine {
         let (Some(key), Some(queue)) = (self.jobs.unique_key(id), self.queue_id(queue)) else {
             return false;
         };
-        self.key_holder(queue, key, Some(id), |_| true).is_some()
+        let is_claimed = self.claim_on(queue, key).is_some_and(|claim| claim.id != id);
+        is_claimed || self.key_holder(queue, key, Some(id), |_| true).is_some()
     }
 
     /// The job that has a key in a queue, as the policy of the queue says. Does not look at the job
@@ -111,15 +238,19 @@ impl Engine {
         unique.by.as_ref()?;
         let stages: &[Stage] = match (unique.window, unique.ignore_buried) {
             (UniqueWindow::UntilStart, _) => &[Stage::Waits],
-            (UniqueWindow::UntilDone, true) => &[Stage::Waits, Stage::Held],
-            (UniqueWindow::UntilDone, false) => &[Stage::Waits, Stage::Held, Stage::Buried],
+            (UniqueWindow::UntilDone | UniqueWindow::For(_), true) => &[Stage::Waits, Stage::Held],
+            (UniqueWindow::UntilDone | UniqueWindow::For(_), false) => {
+                &[Stage::Waits, Stage::Held, Stage::Buried]
+            }
         };
+        let is_in_window = |slot| self.window_end(slot, queue).is_none_or(|until| until > self.now);
         let found = stages.iter().flat_map(|stage| {
             self.meter.count(1);
             self.jobs.with_unique_key(queue, key, *stage).take(SAME_UNIQUE_MAX)
         });
         let mut others = found.filter(|slot| Some(self.jobs[*slot].id()) != except);
-        others.find(|slot| self.is_lasting(*slot, queue) && is_possible(*slot))
+        others
+            .find(|slot| is_in_window(*slot) && self.is_lasting(*slot, queue) && is_possible(*slot))
     }
 
     /// Whether a job still exists for its clients. A request or a timer ends an expired job later, and

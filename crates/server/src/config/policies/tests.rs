@@ -221,7 +221,7 @@ match = "*"
 unique = { by = "json:/a b", window = "until-start", on_duplicate = "refuse", ignore_buried = true }
 [[policy]]
 match = "b"
-unique.by = "none"
+unique = { by = "none", window = "1h", on_duplicate = "bump" }
 "#;
     let unique = policy(text, "a").unique;
     assert_eq!(unique.by.map(|key| key.to_string()), Some("json:/a b".to_owned()));
@@ -229,10 +229,13 @@ unique.by = "none"
         (unique.window, unique.on_duplicate, unique.ignore_buried),
         (UniqueWindow::UntilStart, OnDuplicate::Refuse, true)
     );
-    assert_eq!(policy(text, "b").unique.by, None);
+    let unique = policy(text, "b").unique;
+    assert_eq!(unique.by, None);
+    let (hour, bump) = (UniqueWindow::For(3_600_000), OnDuplicate::Bump);
+    assert_eq!((unique.window, unique.on_duplicate), (hour, bump));
     let mistakes = r#"[[policy]]
 match = "a"
-unique = { by = "client", window = "1h", on_duplicate = "bump", ignore_buried = 1 }
+unique = { by = "client", window = "0s", on_duplicate = "replace-body", ignore_buried = 1 }
 [[policy]]
 match = "b"
 unique = { by = "json:a", window = "soon", on_duplicate = "skip" }
@@ -241,12 +244,12 @@ unique = { by = "json:a", window = "soon", on_duplicate = "skip" }
         messages(mistakes),
         [
             "lineshaft.toml:3:17: policy.unique.by: `client` is no key for `unique`: it says nothing about the job",
-            "lineshaft.toml:3:36: policy.unique.window: a duration is not available in this version yet",
-            "lineshaft.toml:3:57: policy.unique.on_duplicate: `bump` is not available in this version yet",
-            "lineshaft.toml:3:81: policy.unique.ignore_buried: `1` is neither `true` nor `false`",
+            "lineshaft.toml:3:36: policy.unique.window: `0s` must be greater than zero",
+            "lineshaft.toml:3:57: policy.unique.on_duplicate: `replace-body` is not available in this version yet",
+            "lineshaft.toml:3:89: policy.unique.ignore_buried: `1` is neither `true` nor `false`",
             "lineshaft.toml:6:17: policy.unique.by: `a` is not a JSON pointer; write `/` before each name, such as `json:/user/id`, and at most 32 names",
-            "lineshaft.toml:6:36: policy.unique.window: `soon` is neither `until-done` nor `until-start`",
-            "lineshaft.toml:6:59: policy.unique.on_duplicate: `skip` is neither `return-existing` nor `refuse`",
+            "lineshaft.toml:6:36: policy.unique.window: `soon` is neither `until-done`, `until-start` nor a time such as 1h",
+            "lineshaft.toml:6:59: policy.unique.on_duplicate: `skip` is not `return-existing`, `refuse` or `bump`",
         ]
     );
     assert_eq!(
@@ -386,7 +389,6 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
         rules.map(|(patterns, all)| (patterns, settings(all))).collect::<Vec<(_, Vec<Setting>)>>()
     };
     assert_eq!(without_lines(rules(&shown)), without_lines(effective.config.policies.clone()));
-
     // Each setting alone, as the tools get it from the HTTP API.
     for asked in effective.config.policies.0.iter().flat_map(|rule| &rule.settings) {
         let value = super::show_value(&asked.setting);

@@ -139,6 +139,7 @@ impl Model {
     fn finish_held(&mut self, id: u64, news: &News) {
         let queue = self.jobs[&id].queue.clone();
         self.queue_mut(&queue).deletes += 1;
+        self.keep_claim(id);
         self.end_job(id, news);
     }
 }

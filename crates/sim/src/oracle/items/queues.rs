@@ -39,11 +39,13 @@ impl Items {
     /// A client began to empty the queue, and disconnected before the reply. Notes that the
     /// operation can continue for long.
     pub(in crate::oracle) fn disturbed_for_good(&mut self, queue: &str) {
+        self.uniques.give_up();
         self.queues.entry(queue.to_owned()).or_default().disturbed = Some(Tick::MAX);
     }
 
     /// Notes that a client requested to empty all queues.
     pub(in crate::oracle) fn all_disturbed(&mut self) {
+        self.uniques.give_up();
         self.known_queues().iter().for_each(|name| self.disturbed(name));
     }
 
@@ -59,6 +61,7 @@ impl Items {
 
     /// Notes that a client may have requested the removal of the queue.
     pub(in crate::oracle) fn may_vanish(&mut self, queue: &str) {
+        self.uniques.give_up();
         let queue = self.queues.entry(queue.to_owned()).or_default();
         (queue.exists, queue.may_have_vanished) = (None, true);
     }
