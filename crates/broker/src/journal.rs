@@ -113,8 +113,12 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
     /// engine assigns next. `appended`: the turn wrote entries for which replies may wait.
     fn end_turn(&mut self, now_ms: u64, next_number: u64, appended: bool);
 
-    /// Must be called before the log gets entries that are not changes, such as copies by reclaim.
+    /// Must be called before the log gets entries that are not changes.
     fn cut(&mut self) {}
+
+    /// Must be called in the turn that copies jobs, before the log gets the copies. They can have jobs
+    /// as ready that the clock made ready until `due_ms`.
+    fn cut_before_copies(&mut self, _due_ms: u64) {}
 
     /// A job is only in the log now.
     fn left_memory(&mut self, _id: JobId) {}

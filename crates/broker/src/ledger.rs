@@ -161,6 +161,13 @@ impl Ledger {
         }
     }
 
+    /// See [`Journal::cut_before_copies`].
+    pub(crate) fn cut_before_copies(&mut self, engine: &Engine) {
+        if let Some(journal) = self.replicating() {
+            journal.cut_before_copies(engine.came_due().0);
+        }
+    }
+
     /// See [`Journal::mark_of`].
     pub(crate) fn mark_of(&self, end: log::Position) -> Mark {
         self.journal.as_ref().map_or(Mark::default(), |journal| journal.mark_of(end))

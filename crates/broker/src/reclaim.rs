@@ -96,7 +96,7 @@ impl Shared {
         let mut turn = self.turn(now);
         let core = &mut *turn.core;
         let now = core.engine.now();
-        core.ledger.cut();
+        core.ledger.cut_before_copies(&core.engine);
         let is_done = log.reclaim_copy(now.0, &mut slice, &mut Mover::new(core))?;
         core.ledger.appended = true;
         *unfinished = (!is_done).then_some(slice);

@@ -79,6 +79,8 @@ pub struct EngineSetup {
 #[derive(Debug)]
 pub struct Engine {
     now: Millis,
+    /// See [`Engine::came_due`].
+    came_due: Millis,
     meter: Meter,
     jobs: Jobs,
     queues: Queues,
@@ -114,6 +116,7 @@ impl Engine {
         let hash = NameHash::new(setup.hash_seed);
         let mut engine = Self {
             now,
+            came_due: Millis(0),
             meter: Meter::new(setup.limits.slice_units),
             jobs: Jobs::new(hash.clone(), first_id.max(1)),
             queues: Queues::new(hash),
@@ -141,6 +144,12 @@ impl Engine {
     /// The present moment for all requests, as [`Engine::set_time`] set it.
     pub fn now(&self) -> Millis {
         self.now
+    }
+
+    /// When the clock last made a delayed job ready. The log gets no record of this change. So
+    /// somebody who reads the log at an earlier time still has the job as delayed.
+    pub fn came_due(&self) -> Millis {
+        self.came_due
     }
 
     /// Advances the time. Ignores a moment before the present moment, because time never goes back.

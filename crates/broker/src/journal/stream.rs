@@ -176,10 +176,8 @@ impl Stream {
     /// Gathers a fact that changes nothing. The broker's lock must be held.
     pub(crate) fn gather_nothing(&self) {
         let mut gathering = self.lock();
-        let (now_ms, limit) = (gathering.time_ms, gathering.id_limit);
-        gathering.make_room(&self.log, now_ms, SMALL_ENTRY_BYTES);
-        gathering.facts.ids(limit);
-        self.log.reserve_ids(now_ms, limit);
+        let now_ms = gathering.time_ms;
+        gathering.gather_nothing(&self.log, now_ms);
     }
 
     /// The place after the last group of this node. A leader's last groups may not be accepted yet.
@@ -320,6 +318,13 @@ impl Gathering {
             self.segment = log.last_segment();
         }
         self.time_ms = self.time_ms.max(now_ms);
+    }
+
+    /// Gathers a fact that changes nothing.
+    fn gather_nothing(&mut self, log: &Log, now_ms: u64) {
+        self.make_room(log, now_ms, SMALL_ENTRY_BYTES);
+        self.facts.ids(self.id_limit);
+        log.reserve_ids(now_ms, self.id_limit);
     }
 
     /// Ends the group that gathers, if it has facts.
@@ -596,6 +601,19 @@ impl Journal for StreamJournal {
 
     fn cut(&mut self) {
         self.stream.lock().cut(&self.stream.log);
+    }
+
+    fn cut_before_copies(&mut self, due_ms: u64) {
+        let mut gathering = self.stream.lock();
+        // Whoever reads a copy in the folder must have the time at which the job was due. So a group
+        // with this time comes before the copy, and the next leaders begin with this time, too.
+        if self.stream.leads() && gathering.at.time_ms < due_ms {
+            if gathering.facts.is_empty() {
+                gathering.gather_nothing(&self.stream.log, due_ms);
+            }
+            gathering.time_ms = gathering.time_ms.max(due_ms);
+        }
+        gathering.cut(&self.stream.log);
     }
 
     fn end_turn(&mut self, now_ms: u64, next_number: u64, appended: bool) {

@@ -125,7 +125,7 @@ impl Core {
     /// with the first job that was not written.
     fn rescue(&mut self, log: &Log, jobs: &[Endangered]) -> Result<bool, ReclaimError> {
         let now_ms = self.engine.now().0;
-        self.ledger.cut();
+        self.ledger.cut_before_copies(&self.engine);
         self.ledger.appended = true;
         for job in jobs {
             // The job can have ended since its body was read.

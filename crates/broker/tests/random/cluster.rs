@@ -220,6 +220,45 @@ fn time_goes_on_after_the_last_record_although_the_wall_clock_was_set_back() {
     assert!(take(&again, record).is_some(), "the delay was over long ago");
 }
 
+/// The clock of a leader makes jobs ready, and no group says so. Reclaim copies them as ready.
+#[test]
+fn a_copy_in_the_folder_makes_no_job_ready_before_its_time() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let delayed = [put(&leader, START, 30).0, put(&leader, START, 30).0];
+    // Reclaim has something to do.
+    for _ in 0..40 {
+        let mut turn = leader.turn(START);
+        let session = turn.open_session(0);
+        let put = turn.caller(session).put(NewJob::default(), vec![7; 8000].into());
+        let id = put.value.expect("there is room");
+        turn.caller(session).take_job(id).value.expect("it is ready");
+        turn.caller(session).finish(id).value.expect("it is held");
+        drop(turn);
+        pass_on(&leader, &follower);
+        commit(&leader, START);
+        commit(&follower, START);
+    }
+    // One of the jobs is leased, and the other one is ready.
+    let due = Millis(START.0 + 30_000);
+    assert_eq!(take(&leader, due), Some(delayed[0]));
+    assert!(at(&leader).time_ms < due.0, "no group has this time");
+    while leader.reclaim_step(due).expect("the disk works") {
+        pass_on(&leader, &follower);
+        commit(&leader, due);
+    }
+    drop(leader);
+    disks[0].crash();
+    let again = follow(&disks[0]);
+    for id in delayed {
+        let state = again.turn(Millis(0)).job_status(id).value.expect("it lives").facts.state;
+        let is_due = at(&again).time_ms >= due.0;
+        assert!(is_due || state == State::Delayed, "job {id:?} is {state:?} before its time");
+    }
+    assert_eq!(at(&again), at(&follower), "all nodes have the same time");
+}
+
 #[test]
 fn counters_reach_the_follower_late_and_only_if_the_job_lives() {
     let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));

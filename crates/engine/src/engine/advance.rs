@@ -82,6 +82,7 @@ impl Engine {
         }
         while !self.meter.request_is_spent() {
             let Some(slot) = self.queues[id].pop_due(now) else { break };
+            self.came_due = now;
             self.change_state(slot, State::Ready);
             self.deliver_or_list(slot, effects);
         }

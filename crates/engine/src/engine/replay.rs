@@ -145,6 +145,9 @@ impl Engine {
             self.ensure_extension(queue);
         }
         let overdue = facts.state == State::Delayed && due <= self.now;
+        if overdue {
+            self.came_due = self.now;
+        }
         let is_ready = overdue || matches!(facts.state, State::Leased | State::Ready);
         let state = if is_ready { State::Ready } else { facts.state };
         let job = Job::restored(queue, facts, state, (due, expires), tags, body);

@@ -33,8 +33,6 @@ pub(crate) struct Contents {
 
 #[derive(Clone, Debug)]
 struct Job {
-    /// The last group that changed the job.
-    changed: u64,
     meta: Meta,
     body: Arc<[u8]>,
 }
@@ -102,7 +100,7 @@ impl Contents {
                 }
                 let body: Arc<[u8]> = rest.into();
                 for (id, meta) in new {
-                    let job = Job { changed: self.number, meta, body: body.clone() };
+                    let job = Job { meta, body: body.clone() };
                     let before = self.jobs.insert(id, job);
                     if before.is_some() {
                         return None;
@@ -112,7 +110,7 @@ impl Contents {
             UPDATE => {
                 let (id, meta, _) = Meta::read(names, contents)?;
                 let job = self.jobs.get_mut(&id)?;
-                (job.changed, job.meta) = (self.number, meta);
+                job.meta = meta;
             }
             FINISH => {
                 for id in contents.chunks(8) {
@@ -126,10 +124,8 @@ impl Contents {
     }
 
     /// Compares all jobs of a node that has applied exactly these groups, at this time, and that
-    /// does not lead. All jobs must be in memory. The process has applied the groups after `since`. A
-    /// job that it found in its folder can be ready before its due time by the groups: if the node
-    /// led, it may have copied the job in its log when the job was due.
-    pub(crate) fn check(&self, turn: &Turn<'_>, time_ms: u64, since: u64) -> Checked {
+    /// does not lead. All jobs must be in memory.
+    pub(crate) fn check(&self, turn: &Turn<'_>, time_ms: u64) -> Checked {
         let totals = turn.totals();
         let count = totals.ready + totals.delayed + totals.buried + totals.leased;
         if count != self.jobs.len() as u64 {
@@ -143,7 +139,7 @@ impl Contents {
             if body.as_ref() != &*job.body {
                 return Err(format!("has another body of job {id}"));
             }
-            let is_delayed = job.changed > since && job.meta.is_delayed_after(time_ms);
+            let is_delayed = job.meta.is_delayed_after(time_ms);
             if is_delayed && (facts.state, facts.due.0) != (State::Delayed, job.meta.due_ms) {
                 return Err(format!(
                     "has job {id} as {:?} at {time_ms}, but it is delayed until {}",

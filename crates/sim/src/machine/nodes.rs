@@ -120,8 +120,6 @@ pub(crate) struct Process {
     /// The groups that this leader has gathered and that the stream has not accepted. With each
     /// one, what the broker had released then.
     pub(crate) gathered: BTreeMap<u64, (At, Position)>,
-    /// The last group of the folder when the process started.
-    pub(crate) first: u64,
     /// All groups that this leader has gathered.
     pub(crate) written: BTreeMap<u64, At>,
     /// The result of the last check of the stream's servers.
@@ -223,7 +221,6 @@ impl Member {
             has_group,
             linked: None,
             gathered: BTreeMap::new(),
-            first: at.number,
             written: BTreeMap::new(),
             is_safe: false,
         });

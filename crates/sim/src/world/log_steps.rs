@@ -62,6 +62,9 @@ impl World {
         self.cool()?;
         let done = self.process.broker.reclaim_step(Millis(self.now));
         self.trace.note(format_args!("reclaim {done:?}"));
+        if let Some(cluster) = &mut self.cluster {
+            cluster.turned();
+        }
         let copied = match done {
             Ok(copied) => copied,
             // The log keeps a segment that it cannot read, and the service continues.

@@ -56,7 +56,7 @@ impl Cluster {
             return Ok(());
         };
         let at = stream.at();
-        let (broker, first) = (process.broker.clone(), process.first);
+        let broker = process.broker.clone();
         self.pass_contents(number, at.number)?;
         if self.options.jobs_bytes_max.is_some() || self.members[number].disk.has_crashed() {
             // Cold jobs cannot be compared. The folder is compared at the end of the run.
@@ -64,7 +64,7 @@ impl Cluster {
         }
         self.members[number]
             .contents
-            .check(&broker.turn(Millis(0)), at.time_ms, first)
+            .check(&broker.turn(Millis(0)), at.time_ms)
             .map_err(|what| format!("node {number} at group {} {what}", at.number))
     }
 
@@ -111,7 +111,7 @@ impl Cluster {
         turn.check_invariants();
         self.members[number]
             .contents
-            .check(&turn, at.time_ms, u64::MAX)
+            .check(&turn, at.time_ms)
             .map_err(|what| format!("the folder of node {number} {what}"))?;
         drop(turn);
         self.counts.folders += 1;
