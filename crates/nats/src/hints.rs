@@ -170,7 +170,18 @@ impl Hint {
     pub fn report(&self, node: NodeId) -> Option<Report> {
         let Hint { incarnation, epoch, applied, durable, needs, format, .. } = *self;
         let lineage = self.lineage.parse().ok()?;
-        Some(Report { node, incarnation, lineage, epoch, applied, durable, needs, format })
+        let cannot_lead = self.never_leads || !self.refusal.is_empty() || !self.fault.is_empty();
+        Some(Report {
+            node,
+            incarnation,
+            lineage,
+            epoch,
+            applied,
+            durable,
+            needs,
+            format,
+            cannot_lead,
+        })
     }
 }
 

@@ -221,6 +221,17 @@ impl Node {
         self.waits_since_ms.is_some_and(|since_ms| now_ms >= since_ms + limit_ms)
     }
 
+    /// Whether the last check of the stream's servers was good, and is not too old.
+    fn is_safe(&self, now_ms: u64) -> bool {
+        self.safe_ms.is_some_and(|at| now_ms - at <= GUARDS_AGE_MAX_MS)
+    }
+
+    /// Whether this node would claim if there was no leader, as far as it depends on this node.
+    #[must_use]
+    pub fn can_lead(&self, now_ms: u64) -> bool {
+        self.setting.can_lead && self.is_safe(now_ms) && !self.folder_hangs(now_ms)
+    }
+
     fn answer(&mut self, now_ms: u64, answer: Answer, out: &mut Vec<Output>) {
         if let Answer::Tail { .. } | Answer::NoTail = answer {
             self.asks_tail = false;

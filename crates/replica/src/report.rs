@@ -24,20 +24,26 @@ pub struct Report {
     pub needs: u64,
     /// The newest format that it reads.
     pub format: u16,
+    /// It would not claim now: it must not lead, its folder hangs, or its check of the stream's servers
+    /// failed. So the leader gives it no lead.
+    pub cannot_lead: bool,
 }
 
 impl Report {
     /// The line, without a line end.
     #[must_use]
     pub fn encode(&self) -> String {
-        let Report { node, incarnation, lineage, epoch, applied, durable, needs, format } = self;
+        let Report { node, incarnation, lineage, epoch, applied, durable, needs, format, .. } =
+            self;
         format!(
             "report 1 {node:016x} {incarnation:016x} {lineage} {epoch} {applied} {durable} \
-             {needs} {format}"
+             {needs} {format} {}",
+            u8::from(self.cannot_lead)
         )
     }
 
-    /// Reads a line without its end. Fields that a later version adds at the end are ignored.
+    /// Reads a line without its end. Fields that a later version adds at the end are ignored. An older
+    /// version does not say whether the node cannot lead.
     #[must_use]
     pub fn decode(line: &str) -> Option<Report> {
         if line.len() > REPORT_BYTES_MAX {
@@ -53,7 +59,18 @@ impl Report {
         let mut number = || words.next()?.parse().ok();
         let (epoch, applied, durable, needs) = (number()?, number()?, number()?, number()?);
         let format = u16::try_from(number()?).ok()?;
-        Some(Report { node, incarnation, lineage, epoch, applied, durable, needs, format })
+        let cannot_lead = words.next() == Some("1");
+        Some(Report {
+            node,
+            incarnation,
+            lineage,
+            epoch,
+            applied,
+            durable,
+            needs,
+            format,
+            cannot_lead,
+        })
     }
 }
 
@@ -72,17 +89,21 @@ mod tests {
             durable: 4,
             needs: 5,
             format: 1,
+            cannot_lead: true,
         };
         let line = report.encode();
         assert!(line.len() <= REPORT_BYTES_MAX);
         assert_eq!(Report::decode(&line), Some(report));
         assert_eq!(Report::decode(&format!("{line} later")), Some(report));
+        // An older version wrote this line.
+        let older = line.strip_suffix(" 1").expect("it cannot lead");
+        assert_eq!(Report::decode(older), Some(Report { cannot_lead: false, ..report }));
     }
 
     #[test]
     fn other_lines_are_refused() {
         let line = Report::default().encode();
-        for end in 0..line.len() {
+        for end in 0..line.len() - " 0".len() {
             assert_eq!(Report::decode(&line[..end]), None, "{end} bytes");
         }
         assert_eq!(Report::decode(&line.replace("report 1", "report 2")), None);

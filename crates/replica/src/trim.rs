@@ -110,10 +110,10 @@ impl Folders {
         self.nodes.remove(&node);
     }
 
-    /// The live follower that has applied most, except those of another epoch.
+    /// The live follower that can lead and has applied most, except those of another epoch.
     #[must_use]
     pub fn successor(&self, epoch: Epoch) -> Option<NodeId> {
-        let live = self.nodes.values().filter(|node| node.counts(epoch));
+        let live = self.nodes.values().filter(|node| node.can_lead(epoch));
         live.max_by_key(|node| node.report.applied).map(|node| node.report.node)
     }
 
@@ -123,8 +123,8 @@ impl Folders {
         self.nodes.get(&node).filter(|folder| folder.counts(epoch)).map(|folder| folder.report)
     }
 
-    /// Whether a live follower has more than this on disk, and its folder works: it has all groups up
-    /// to `last`, or what is durable rose after `since_ms`.
+    /// Whether a live follower that can lead has more than this on disk, and its folder works: it has
+    /// all groups up to `last`, or what is durable rose after `since_ms`.
     pub(crate) fn works_better(
         &self,
         epoch: Epoch,
@@ -132,7 +132,7 @@ impl Folders {
         last: u64,
         since_ms: u64,
     ) -> bool {
-        let mut live = self.nodes.values().filter(|node| node.counts(epoch));
+        let mut live = self.nodes.values().filter(|node| node.can_lead(epoch));
         live.any(|node| {
             let works = node.report.durable >= last || node.rose_ms > since_ms;
             node.report.durable > durable && works
@@ -159,6 +159,10 @@ impl Folders {
 impl Folder {
     fn counts(&self, epoch: Epoch) -> bool {
         self.is_live && self.report.epoch == epoch
+    }
+
+    fn can_lead(&self, epoch: Epoch) -> bool {
+        self.counts(epoch) && !self.report.cannot_lead
     }
 }
 
@@ -277,6 +281,24 @@ mod tests {
         assert_eq!(choose(&marks(), &folders, &situation()), Choice::Wait);
         assert_eq!((folders.successor(999), folders.live(2, 999)), (None, None));
         assert_eq!(folders.live(2, 998).map(|report| report.durable), Some(800));
+    }
+
+    #[test]
+    fn a_node_that_cannot_lead_is_no_successor() {
+        let mut folders = Folders::default();
+        folders.reported(1, report(2, 800, 800), true);
+        folders.reported(
+            1,
+            Report { applied: 900, cannot_lead: true, ..report(3, 900, 900) },
+            true,
+        );
+        assert_eq!(folders.successor(999), Some(2));
+        assert!(folders.works_better(999, 700, 800, 0));
+        folders.lost(2);
+        assert_eq!(folders.successor(999), None);
+        assert!(!folders.works_better(999, 700, 800, 0));
+        // But it has a copy.
+        assert_eq!(choose(&marks(), &folders, &situation()), Choice::Trim(801));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct Program {
     addressing: Addressing,
     /// The prefix of each address.
     address_prefix: &'static str,
+    /// Where the program's folder is. `None`: where temporary files are.
+    place: Option<PathBuf>,
 }
 
 /// How a program takes the addresses of its listeners.
@@ -113,7 +115,15 @@ impl Program {
             files: Vec::new(),
             addressing,
             address_prefix: "",
+            place: None,
         }
+    }
+
+    /// The same program. Its folder, with what it says, is below this one.
+    #[must_use]
+    pub fn in_folder(mut self, place: impl Into<PathBuf>) -> Program {
+        self.place = Some(place.into());
+        self
     }
 
     /// The same `lineshaft serve` with this configuration.
@@ -247,7 +257,8 @@ impl Program {
         address_arguments: &[String],
         addresses: Vec<(&'static str, SocketAddr)>,
     ) -> Result<Server> {
-        let folder = tempfile::Builder::new().prefix("lineshaft-test-").tempdir()?;
+        let place = self.place.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = tempfile::Builder::new().prefix("lineshaft-test-").tempdir_in(place)?;
         for (name, text) in &self.files {
             std::fs::write(folder.path().join(name), text)?;
         }

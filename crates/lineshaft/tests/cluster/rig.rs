@@ -211,6 +211,11 @@ impl Rig {
     /// Starts a node, again with its folder.
     pub(crate) fn start(&mut self, at: usize) {
         let program = self.program(at);
+        self.start_as(at, &program);
+    }
+
+    /// Starts a node as this program, which has its configuration.
+    pub(crate) fn start_as(&mut self, at: usize, program: &Program) {
         let node = &mut self.nodes[at];
         assert!(node.server.is_none(), "the node runs already");
         node.server = Some(program.start_at(node.http).unwrap());

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use super::lead::Lead;
-use super::{
-    ASK_MS, Act, Append, CLAIM_IDS, End, GUARDS_AGE_MAX_MS, Node, Output, Request, Role, Subject,
-};
+use super::{ASK_MS, Act, Append, CLAIM_IDS, End, Node, Output, Request, Role, Subject};
 use crate::claim::{Claim, Reason};
 use crate::reader::Meaning;
 use crate::record::Kind;
@@ -178,7 +176,7 @@ impl Node {
     }
 
     pub(super) fn claim_if_due(&mut self, now_ms: u64, out: &mut Vec<Output>) {
-        let is_safe = self.safe_ms.is_some_and(|at| now_ms - at <= GUARDS_AGE_MAX_MS);
+        let is_safe = self.is_safe(now_ms);
         let has_applied = self.applied == self.reader.at().number;
         let is_new = self.reader.epoch() == 0 && !self.setting.has_place;
         let hangs = self.folder_hangs(now_ms);

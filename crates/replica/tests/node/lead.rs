@@ -456,8 +456,10 @@ fn a_leader_whose_folder_hangs_yields_to_a_node_whose_folder_works() {
         rig.input(Input::Reported { report: Report { durable: 4, ..report }, is_live: true });
     }
     rig.input(Input::Durable(4));
-    rig.input(Input::Reported { report: Report { durable: 5, ..report }, is_live: true });
-    assert_eq!(pass(&mut rig, 9), 0);
+    let report = Report { durable: 5, ..report };
+    rig.input(Input::Reported { report: Report { cannot_lead: true, ..report }, is_live: true });
+    assert_eq!(pass(&mut rig, 60), 0, "the other node would not lead");
+    rig.input(Input::Reported { report, is_live: true });
     assert_eq!(pass(&mut rig, 60), 1, "it yields once");
     rig.input(Input::Resign { successor: 2, next_id: 200 });
     rig.land();

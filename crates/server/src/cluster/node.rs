@@ -38,6 +38,7 @@ use crate::cluster::status::{Leader, Leaving, Status};
 use crate::cluster::{guards, hints};
 use crate::config::{Cluster, Durability};
 use crate::process::clock::{Clock, wall};
+use crate::process::messages;
 
 /// Time between two looks at the broker.
 const BEAT_MS: u64 = 1000;
@@ -47,6 +48,8 @@ const JITTER_MS: u64 = 200;
 const YIELD_MAX_MS: u64 = 3000;
 /// A disk that takes longer hangs.
 const FOLDER_MS: u64 = 10_000;
+/// How long the end of a leader waits for its last message, if its folder hangs.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(500);
 /// How long a stop waits for the stream.
 const RESIGN_MAX: Duration = Duration::from_secs(5);
 
@@ -323,6 +326,7 @@ impl Runner {
             }
         }
         self.status.set_epoch(self.node.reader().epoch());
+        self.status.set_can_lead(self.node.can_lead(self.now_ms()));
     }
 
     fn request(&mut self, request: Request) {
@@ -357,10 +361,10 @@ impl Runner {
                 return self.next_group();
             }
             Act::Yield => {
-                tracing::error!("the data folder hangs: this node gives its lead away");
                 self.yields_until_ms = Some(self.now_ms() + YIELD_MAX_MS);
                 // When the clients are gone, the main thread lets this node resign.
                 self.status.leave(Leaving::FolderHangs);
+                messages::tell_aside("the data folder hangs: this node gives its lead away".to_owned());
             }
             Act::Fetch => self.fetch_copy(),
             // The end of the main thread would wait for the folder.
@@ -507,6 +511,9 @@ impl Runner {
         let copying = self.status.copying();
         let reads = copying.is_none() && reader.epoch() > 0;
         let (refused_order, why) = self.handover.refusal().unwrap_or_default();
+        let hangs = self.node.folder_hangs(self.now_ms());
+        let (refusal, warning) = words_about_folder(hangs, self.node.leads());
+        let or = |text: String, other: String| if text.is_empty() { other } else { text };
         Hint {
             name: leader.name.clone(),
             address: leader.address.clone(),
@@ -529,14 +536,9 @@ impl Runner {
             lag_ms: if is_behind { lag_ms } else { 0 },
             jobs: at.jobs,
             settings: self.status.settings(),
-            refusal: match self.status.refusal() {
-                none if none.is_empty() && self.node.folder_hangs(self.now_ms()) => {
-                    "the data folder hangs: nothing becomes durable".to_owned()
-                }
-                refusal => refusal,
-            },
+            refusal: or(self.status.refusal(), refusal),
             fault: if copying.is_some() { self.status.said() } else { String::new() },
-            warning: self.status.warning(),
+            warning: or(warning, self.status.warning()),
             is_forgotten: false,
             never_leads: !self.about.can_lead,
             refused_order,
@@ -578,11 +580,26 @@ impl Runner {
         if let Some(lead) = self.lead.take() {
             drop(lead.send(Err(failure)));
         } else {
-            tracing::error!("{failure}");
+            let told = messages::tell_aside(failure.to_string());
+            if self.yields_until_ms.is_some() {
+                let _ = told.recv_timeout(LAST_WORDS_MAX);
+            } else {
+                let _ = told.recv();
+            }
             // No reply may be sent from now on, so the other threads must not run on.
             exit(failure.exit_code().into());
         }
     }
+}
+
+/// What a node says about a folder that hangs: why it does not begin to lead, and, if it leads already,
+/// what an operator should mend.
+fn words_about_folder(hangs: bool, leads: bool) -> (String, String) {
+    if !hangs {
+        return (String::new(), String::new());
+    }
+    let words = "the data folder hangs: nothing becomes durable".to_owned();
+    if leads { (String::new(), words) } else { (words, String::new()) }
 }
 
 /// How the time of a new leader goes on after the last group. `record_ms` is the time of the last
@@ -606,6 +623,15 @@ mod tests {
     fn a_folder_that_is_seldom_synced_does_not_hang() {
         assert_eq!(folder_ms(Durability::Always), 10_000);
         assert_eq!(folder_ms(Durability::Every(Duration::from_mins(1))), 130_000);
+    }
+
+    #[test]
+    fn a_leader_whose_folder_hangs_does_not_say_that_it_follows() {
+        let none = String::new;
+        assert_eq!(words_about_folder(false, true), (none(), none()));
+        let (refusal, warning) = words_about_folder(true, true);
+        assert!(refusal.is_empty() && warning.starts_with("the data folder hangs"));
+        assert_eq!(words_about_folder(true, false), (warning, none()));
     }
 
     #[test]

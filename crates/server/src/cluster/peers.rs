@@ -430,6 +430,7 @@ impl Shared {
             durable,
             needs: durable,
             format: replica::record::FORMAT,
+            cannot_lead: !self.status.can_lead(),
         }
     }
 

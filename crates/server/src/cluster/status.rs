@@ -1,6 +1,6 @@
 //! What the threads of a node and its health checks know about it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http_api::{ClusterFacts, StartState};
@@ -55,6 +55,7 @@ pub(crate) struct Status {
     leaving: Mutex<Option<Leaving>>,
     must_leave: Notify,
     epoch: AtomicU64,
+    can_lead: AtomicBool,
     beats: AtomicU64,
 }
 
@@ -73,6 +74,7 @@ impl Default for Status {
             leaving: Mutex::default(),
             must_leave: Notify::new(),
             epoch: AtomicU64::new(0),
+            can_lead: AtomicBool::new(false),
             beats: AtomicU64::new(0),
         }
     }
@@ -211,6 +213,15 @@ impl Status {
 
     pub(crate) fn set_epoch(&self, epoch: Epoch) {
         self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    /// Whether the node would claim if there was no leader.
+    pub(crate) fn can_lead(&self) -> bool {
+        self.can_lead.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_can_lead(&self, can_lead: bool) {
+        self.can_lead.store(can_lead, Ordering::Relaxed);
     }
 
     /// The thread of the node is alive.

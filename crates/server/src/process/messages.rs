@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::Level;
@@ -102,6 +103,19 @@ impl Messages {
             }
         }
     }
+}
+
+/// Writes an error message on a thread of its own. The messages can go to a disk that hangs, and the
+/// caller must go on. The receiver gets something when the message is written.
+pub(crate) fn tell_aside(text: String) -> Receiver<()> {
+    let (written, told) = sync_channel(1);
+    let tell = move || {
+        tracing::error!("{text}");
+        let _ = written.send(());
+    };
+    // Without a thread, the receiver notices at once that nobody will write.
+    let _ = std::thread::Builder::new().name("messages".to_owned()).spawn(tell);
+    told
 }
 
 /// A file. Each message is appended to it.

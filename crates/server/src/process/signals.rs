@@ -205,7 +205,8 @@ impl Control {
                     is_stopping = true;
                     self.stop("a client's SHUTDOWN");
                 }
-                () = node.must_leave() => self.stop("another node is to lead"),
+                // The node has said why. If its disk hangs, a message could wait for it.
+                () = node.must_leave() => self.stop_serving(),
                 _ = look.tick(), if stops_when_done => if self.is_done() {
                     stops_when_done = false;
                     self.stop("SIGUSR1");
@@ -221,6 +222,10 @@ impl Control {
 
     fn stop(&mut self, signal: &str) {
         tracing::info!(signal, "stopping");
+        self.stop_serving();
+    }
+
+    fn stop_serving(&self) {
         systemd::stopping();
         self.close_listeners();
         for inbox in &self.inboxes {

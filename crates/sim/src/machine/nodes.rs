@@ -307,7 +307,7 @@ impl Member {
     }
 
     /// What a follower tells the leader.
-    pub(crate) fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self, real_ms: u64) -> Option<Report> {
         let process = self.process.as_ref()?;
         Some(Report {
             node: self.id,
@@ -318,6 +318,7 @@ impl Member {
             durable: self.durable,
             needs: self.durable,
             format: 1,
+            cannot_lead: !process.node.can_lead(self.clock.at(real_ms)),
         })
     }
 }

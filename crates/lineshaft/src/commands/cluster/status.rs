@@ -197,11 +197,11 @@ fn look_at_nodes(all: &[Seen], shown: &mut Shown) {
             ));
             continue;
         }
-        let told = [
-            (" does not serve", &hint.fault),
-            (" does not lead", &hint.refusal),
-            ("", &hint.warning),
-        ];
+        let leads = hint.role == Role::Leads;
+        let refuses =
+            if leads { " leads, but would not begin to" } else { " does not begin to lead" };
+        let told =
+            [(" does not serve", &hint.fault), (refuses, &hint.refusal), ("", &hint.warning)];
         for (what, text) in told {
             if !text.is_empty() {
                 problems.push(format!("node {name}{what}: {text}"));
@@ -325,7 +325,10 @@ mod tests {
         wrong(|nodes| nodes.truncate(1), "only one node is up");
         wrong(|nodes| nodes[1].hint.lag_ms = 30_001, "node b is 30 s behind");
         wrong(|nodes| nodes[1].hint.fault = "broken".into(), "node b does not serve: broken");
-        wrong(|nodes| nodes[1].hint.refusal = "flush".into(), "node b does not lead: flush");
+        let told = "node a leads, but would not begin to: flush";
+        wrong(|nodes| nodes[0].hint.refusal = "flush".into(), told);
+        let told = "node b does not begin to lead: flush";
+        wrong(|nodes| nodes[1].hint.refusal = "flush".into(), told);
         wrong(|nodes| nodes[1].hint.warning = "two of it".into(), "node b: two of it");
         let policies = |nodes: &mut Vec<Seen>| {
             nodes[0].hint.settings = "limits=1 policies=1".into();

@@ -287,7 +287,7 @@ impl Cluster {
         let runs = runs.filter(|process| process.end.is_none());
         let is_gone = runs.is_none_or(|process| process.incarnation != incarnation);
         let is_paused = runs.is_some_and(|process| process.paused > self.real);
-        let report = member.report();
+        let report = member.report(self.real);
         let link = |cluster: &mut Self, linked| {
             if let Some(process) = &mut cluster.members[number].process {
                 process.linked = linked;
