@@ -112,9 +112,8 @@ impl Reloader {
             self.asked.notified().await;
             // Only signals ask a follower, and wait for no answer.
             lock(&self.requesters).clear();
-            let reloader = self.clone();
             // The messages have its result.
-            let _ = on_a_thread(move || reloader.take_over()).await;
+            let _ = self.clone().take_over_aside().await;
             self.limits.apply_to(&broker);
         }
     }
@@ -124,23 +123,20 @@ impl Reloader {
         loop {
             self.asked.notified().await;
             let requesters = mem::take(&mut *lock(&self.requesters));
-            let reloader = self.clone();
-            let report = on_a_thread(move || reloader.take_over()).await;
+            let report = self.clone().take_over_aside().await;
             shared.limits.apply_to(&shared.broker);
             self.finish(requesters, &report, &shared);
         }
     }
 
-    /// Applies the policies if they changed, then notifies all requesters. So the new policies
-    /// apply when a client gets its notification.
+    /// Applies the policies if they are not those of the broker, then notifies all requesters. So the
+    /// new policies apply when a client gets its notification. The last reload of a follower can have
+    /// read policies that nobody has applied.
     fn finish(&self, requesters: Vec<ReloadRequester>, report: &ReloadReport, shared: &Shared) {
-        let has_new_policies =
-            report.as_ref().is_ok_and(|changed| changed.iter().any(|key| key == POLICIES));
-        let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
-        if let Some(policies) = &policies {
-            tracing::info!("policies reloaded: {} tables", policies.0.len());
-        }
+        let loaded = lock(&self.config).policies.clone();
         let mut turn = shared.broker.turn(shared.clock.now());
+        let policies = (report.is_ok() && loaded != *turn.policies()).then_some(loaded);
+        let tables = policies.as_ref().map(|policies| policies.0.len());
         let reloaded = policies.map_or(Answer::at_once(()), |rules| turn.set_policies(rules));
         let mut clients = Vec::new();
         for requester in requesters {
@@ -151,8 +147,31 @@ impl Reloader {
             }
         }
         drop(turn);
+        if let Some(tables) = tables {
+            tracing::info!("policies reloaded: {tables} tables");
+        }
         for waiting in clients {
             let _ = waiting.send(report.clone());
+        }
+    }
+
+    /// Does [`Reloader::take_over`] on a new thread. Returns an error if the thread cannot start. If the
+    /// future is dropped before the end, nobody applies the policies that the thread reads. Then the
+    /// thread requests another reload. Tokio's threads for blocking work cannot be used, because the
+    /// process could not end before they finish.
+    async fn take_over_aside(self: Arc<Self>) -> ReloadReport {
+        let (said, result) = oneshot::channel();
+        let read = move || {
+            if let Err(Ok(_)) = said.send(self.take_over()) {
+                self.request(ReloadRequester::Signal);
+            }
+        };
+        match std::thread::Builder::new().name("reload".to_owned()).spawn(read) {
+            Ok(_) => result.await.unwrap_or_else(|_| Err("the reload ended early".to_owned())),
+            Err(error) => {
+                tracing::error!("configuration not reloaded: cannot start a thread: {error}");
+                Err(format!("cannot start a thread: {error}"))
+            }
         }
     }
 
@@ -226,23 +245,12 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
     content.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on a new thread, and returns its result, or an error if the thread cannot start.
-/// Tokio's threads for blocking work cannot be used, because the process could not end before they
-/// finish.
-async fn on_a_thread(work: impl FnOnce() -> ReloadReport + Send + 'static) -> ReloadReport {
-    let (said, result) = oneshot::channel();
-    let named = std::thread::Builder::new().name("reload".to_owned());
-    match named.spawn(move || said.send(work())) {
-        Ok(_) => result.await.unwrap_or_else(|_| Err("the reload ended early".to_owned())),
-        Err(error) => {
-            tracing::error!("configuration not reloaded: cannot start a thread: {error}");
-            Err(format!("cannot start a thread: {error}"))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::path::Path;
+
     use broker::Broker;
     use tokio::runtime::Builder;
 
@@ -254,25 +262,53 @@ mod tests {
         format!("[[policy]]\nmatch = \"q\"\nlimits.jobs = {jobs}\n")
     }
 
+    /// A reloader whose configuration file is a pipe, and a broker.
+    fn over_a_pipe(file: &Path) -> (Arc<Reloader>, Shared) {
+        let made = std::process::Command::new("mkfifo").arg(file).status().unwrap();
+        assert!(made.success());
+        let config = Config::default();
+        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
+        let sources = Sources { file: Some(file.to_owned()), ..Sources::default() };
+        let reloader =
+            Reloader::new(config, Some(sources), limits.clone(), None, None, Arc::default());
+        let clock = Clock::start();
+        let broker = Broker::memory(broker::EngineSetup::default(), clock.now());
+        (Arc::new(reloader), Shared { broker, clock, limits })
+    }
+
+    /// Writes the first configuration into the pipe, for a reload that has begun. The reloads after it
+    /// read the second one.
+    fn write_through(mut pipe: File, file: &Path, first: &str, second: &str) {
+        pipe.write_all(first.as_bytes()).unwrap();
+        std::fs::remove_file(file).unwrap();
+        std::fs::write(file, second).unwrap();
+    }
+
+    /// Runs a future on another thread, until the function is called.
+    fn run_until(future: impl Future<Output = ()> + Send + 'static) -> impl FnOnce() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = future => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        move || {
+            stop.send(()).unwrap();
+            thread.join().unwrap();
+        }
+    }
+
     #[test]
     fn a_slow_configuration_file_blocks_no_client_and_the_last_request_counts() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lineshaft.toml");
-        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
-        assert!(made.success());
-        let config = Config::default();
-        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
-        let sources = Sources { file: Some(file.clone()), ..Sources::default() };
-        let reloader =
-            Reloader::new(config, Some(sources), limits.clone(), None, None, Arc::default());
-        let reloader = Arc::new(reloader);
-        let clock = Clock::start();
-        let broker = Broker::memory(broker::EngineSetup::default(), clock.now());
-        let shared = Shared { broker: broker.clone(), clock, limits };
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        runtime.spawn(reloader.clone().run(shared));
-        let thread = std::thread::spawn(move || drop(runtime.block_on(stopped)));
+        let (reloader, shared) = over_a_pipe(&file);
+        let (broker, clock) = (shared.broker.clone(), shared.clock);
+        let stop = run_until(reloader.clone().run(shared));
 
         let ask = || {
             let (done, reloaded) = oneshot::channel();
@@ -285,17 +321,32 @@ mod tests {
         assert_eq!(rules(), 0, "the broker is free while the file is read");
         // This call waits until the first reload opens the pipe to read it. So the next requests
         // come after the first reload has begun.
-        let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        let pipe = File::options().write(true).open(&file).unwrap();
         let (second, third) = (ask(), ask());
-        std::io::Write::write_all(&mut pipe, limit(1).as_bytes()).unwrap();
-        std::fs::remove_file(&file).unwrap();
-        std::fs::write(&file, limit(1) + &limit(2)).unwrap();
-        drop(pipe);
+        write_through(pipe, &file, &limit(1), &(limit(1) + &limit(2)));
         first.blocking_recv().unwrap().unwrap();
         second.blocking_recv().unwrap().unwrap();
         assert_eq!(third.blocking_recv().unwrap().unwrap(), [POLICIES]);
         assert_eq!(rules(), 2);
-        stop.send(()).unwrap();
-        thread.join().unwrap();
+        stop();
+    }
+
+    #[test]
+    fn a_reload_that_lasts_longer_than_the_time_as_a_follower_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lineshaft.toml");
+        let (reloader, shared) = over_a_pipe(&file);
+        let (broker, clock) = (shared.broker.clone(), shared.clock);
+        let stop_following = run_until(reloader.clone().run_as_follower(broker.clone()));
+        reloader.request(ReloadRequester::Signal);
+        let pipe = File::options().write(true).open(&file).unwrap();
+        // The node leads now, with the policies that it had at its start.
+        stop_following();
+        assert_eq!(reloader.config().policies.0.len(), 0);
+        let stop = run_until(reloader.clone().run(shared));
+        write_through(pipe, &file, &limit(1), &limit(1));
+        let rules = || broker.turn(clock.now()).policies().0.len();
+        testkit::wait::until("the policies are in force", || rules() == 1);
+        stop();
     }
 }
