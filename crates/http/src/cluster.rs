@@ -1,10 +1,13 @@
 //! Metrics of the node of a cluster: while it follows, they are all that it shows.
 
+use histogram::Histogram as Values;
+
 use crate::exposition::Exposition;
-use crate::exposition::MetricType::{Counter, Gauge};
+use crate::exposition::MetricType::{Counter, Gauge, Histogram};
+use crate::metrics::IO_BUCKETS;
 
 /// What a node knows about itself.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClusterFacts {
     /// It leads. Otherwise it follows.
     pub leads: bool,
@@ -20,6 +23,8 @@ pub struct ClusterFacts {
     pub is_safe: bool,
     /// The node accepts that NATS acknowledges before it flushes.
     pub is_unsafe_allowed: bool,
+    /// Times of this leader's appends, until the stream acknowledged them, in microseconds.
+    pub appends_us: Values,
     /// Records of the stream that did not count.
     pub stale: u64,
     /// Appends that the stream refused.
@@ -56,6 +61,9 @@ pub(crate) fn render(page: &mut Exposition, facts: &ClusterFacts) {
     page.number("lineshaft_cluster_safe", Gauge, help, u8::from(facts.is_safe));
     let help = "1 if cluster.unsafe_flush is on: a power failure can lose acknowledged jobs.";
     page.number("lineshaft_cluster_unsafe", Gauge, help, u8::from(facts.is_unsafe_allowed));
+    let help = "Time of the leader's appends to the stream, on which replies wait.";
+    page.metric("lineshaft_cluster_append_seconds", Histogram, help);
+    page.histogram(&[], &facts.appends_us, IO_BUCKETS);
     let help = "Records of the stream that came too late, and did not count.";
     page.number("lineshaft_cluster_stale_records_total", Counter, help, facts.stale);
     let help = "Appends that the stream refused.";

@@ -283,7 +283,7 @@ fn render_totals(page: &mut Exposition, totals: &Totals) {
 /// Times of jobs, from 1 ms to 18 hours.
 const JOB_BUCKETS: Buckets = Buckets { exponents: (0, 26), units: 1e3 };
 /// Times of requests and syncs, from 32 µs to 33 s.
-const IO_BUCKETS: Buckets = Buckets { exponents: (5, 25), units: 1e6 };
+pub(crate) const IO_BUCKETS: Buckets = Buckets { exponents: (5, 25), units: 1e6 };
 /// Entries of a group, from 1 to 16,384.
 const GROUP_BUCKETS: Buckets = Buckets { exponents: (0, 14), units: 1.0 };
 

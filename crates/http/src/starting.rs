@@ -150,9 +150,10 @@ mod tests {
 
     #[test]
     fn a_follower_has_metrics() {
-        let facts = ClusterFacts { number: 7, lag_ms: 1500, ..ClusterFacts::default() };
+        let mut facts = ClusterFacts { number: 7, lag_ms: 1500, ..ClusterFacts::default() };
+        facts.appends_us.add(900);
         let state = || StartState { text: "follows one".to_owned(), is_ready: false };
-        let starting = Starting::new(state).with_cluster(move || Some(facts));
+        let starting = Starting::new(state).with_cluster(move || Some(facts.clone()));
         let site = Arc::new(starting).site();
         let (status, text) = ask(&site, "/metrics");
         assert_eq!(status, 200);
@@ -161,6 +162,9 @@ mod tests {
             "lineshaft_cluster_role{role=\"leader\"} 0",
             "lineshaft_cluster_group 7",
             "lineshaft_cluster_lag_seconds 1.5",
+            "lineshaft_cluster_append_seconds_bucket{le=\"0.000512\"} 0",
+            "lineshaft_cluster_append_seconds_bucket{le=\"0.001024\"} 1",
+            "lineshaft_cluster_append_seconds_count 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");
         }

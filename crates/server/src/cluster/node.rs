@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as StdReceiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::{Broker, Millis, Since, Stream};
+use histogram::Histogram;
 use http_api::ClusterFacts;
 use nats::driver::Driver;
 use nats::hints::{Hint, Order, Role};
@@ -170,6 +171,8 @@ impl NodeThread {
                     is_unsafe_allowed,
                     handover: Handover::default(),
                     driver,
+                    append: None,
+                    appends_us: Histogram::default(),
                     answers,
                     events: received,
                     group_ready,
@@ -217,6 +220,10 @@ struct Runner {
     is_unsafe_allowed: bool,
     handover: Handover,
     driver: Driver,
+    /// The number of the last append, and when it began.
+    append: Option<(u64, Instant)>,
+    /// How long appends took.
+    appends_us: Histogram,
     answers: Receiver<Answer>,
     events: UnboundedReceiver<Event>,
     group_ready: Arc<Notify>,
@@ -289,6 +296,12 @@ impl Runner {
                 self.backlog_end.get_or_insert(*last);
                 self.status.view().saw_stream(*first, *bytes);
             }
+            Answer::Appended { id, .. } => {
+                let append = self.append.take_if(|(last, _)| last == id);
+                if let Some((_, begun)) = append.filter(|_| self.node.leads()) {
+                    self.appends_us.add(begun.elapsed().as_micros() as u64);
+                }
+            }
             Answer::Record { seq, .. } if self.backlog_end.is_some_and(|end| *seq > end) => {
                 self.heard_ms = Some(self.now_ms());
             }
@@ -330,6 +343,11 @@ impl Runner {
     }
 
     fn request(&mut self, request: Request) {
+        if let Request::Append { id, .. } = &request
+            && self.append.is_none_or(|(last, _)| last != *id)
+        {
+            self.append = Some((*id, Instant::now()));
+        }
         self.driver.request(request);
     }
 
@@ -364,7 +382,9 @@ impl Runner {
                 self.yields_until_ms = Some(self.now_ms() + YIELD_MAX_MS);
                 // When the clients are gone, the main thread lets this node resign.
                 self.status.leave(Leaving::FolderHangs);
-                messages::tell_aside("the data folder hangs: this node gives its lead away".to_owned());
+                messages::tell_aside(
+                    "the data folder hangs: this node gives its lead away".to_owned(),
+                );
             }
             Act::Fetch => self.fetch_copy(),
             // The end of the main thread would wait for the folder.
@@ -488,6 +508,7 @@ impl Runner {
             lag_ms: hint.lag_ms,
             is_safe: hint.refusal.is_empty(),
             is_unsafe_allowed: self.is_unsafe_allowed,
+            appends_us: self.appends_us.clone(),
             stale,
             refused,
             unknown,

@@ -124,7 +124,7 @@ impl Status {
 
     /// The numbers for metrics. `None`: the server is alone, or has just started.
     pub(crate) fn facts(&self) -> Option<ClusterFacts> {
-        *lock(&self.facts)
+        lock(&self.facts).clone()
     }
 
     /// What this node has found out about others.
