@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lineshaft_broker::policy::{Rule, Rules, Setting, UniqueWindow};
 use lineshaft_broker::{
     Answer, ApplyError, Broker, BrokerError, ClusterError, Event, JobId, Mailbox, Millis, NewJob,
     Options, Patience, SessionId, Since, State, Take,
@@ -197,6 +198,37 @@ fn delays_leases_and_numbers_go_on_after_a_takeover() {
     assert_eq!(take(&follower, Millis(START.0 + 29_999)), None);
     assert_eq!(take(&follower, Millis(START.0 + 30_000)), Some(delayed));
     assert!(put(&follower, now, 0).0.0 >= limit, "no number is dealt twice");
+}
+
+#[test]
+fn a_key_of_a_job_that_is_done_stays_taken_after_a_takeover_and_a_restart() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let settings =
+        [Setting::UniqueBy("body".parse().ok()), Setting::UniqueWindow(UniqueWindow::For(10_000))];
+    let rules = Rules(vec![Rule::new(["default"], settings)]);
+    let _ = leader.turn(START).set_policies(rules);
+    let (done, _) = put(&leader, START, 0);
+    {
+        let mut turn = leader.turn(START);
+        let session = turn.open_session(0);
+        assert_eq!(turn.caller(session).finish(done).value, Ok(()));
+    }
+    assert_eq!(put(&leader, START, 0).0, done);
+    pass_on(&leader, &follower);
+    commit(&follower, START);
+    drop(follower);
+    disks[1].restart();
+    let follower = follow(&disks[1]);
+    let limit = at(&follower).id_limit;
+    follower.lead(7, limit..limit + IDS, Since::Elapsed(2000)).expect("ids are left");
+    let now = follower.last_time();
+    assert_eq!(put(&follower, now, 0).0, done);
+    let later = Millis(START.0 + 10_000);
+    while follower.turn(later).advance() {}
+    assert_eq!(follower.turn(later).claims().count(), 0);
+    assert!(put(&follower, later, 0).0.0 >= limit, "the window is over");
 }
 
 #[test]
