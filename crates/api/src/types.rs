@@ -760,6 +760,12 @@ pub enum WhyCode {
     Concurrency,
     /// The policy limits how many jobs the queue hands out in a time.
     Rate,
+    /// The policy limits how many jobs of one key are leased at one time.
+    KeyConcurrency,
+    /// The policy limits how many jobs of one key the queue hands out in a time.
+    KeyRate,
+    /// The policy has changed, and the queue sorts its jobs by their keys.
+    Sorting,
     /// The next job has expired, and the server ends it.
     Expired,
     /// No client watches the queue.

@@ -51,7 +51,7 @@ impl Facts {
 type Check = (types::WhyCode, fn(&Facts) -> Option<String>);
 
 /// All checks, in the order of the rule of delivery.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 15] = [
     (types::WhyCode::ReadsBlocked, |facts| {
         let text = "the status of the server does not let clients take jobs; set the status to up";
         facts.is_held(Held::Blocked).then(|| text.to_owned())
@@ -100,6 +100,25 @@ const CHECKS: [Check; 12] = [
         let Some(Held::Rate { wait_ms }) = facts.held else { return None };
         Some(format!("the policy's rate lets the queue hand out the next job in {wait_ms} ms"))
     }),
+    (types::WhyCode::KeyConcurrency, |facts| {
+        let Some(Held::KeyConcurrency { limit }) = facts.held else { return None };
+        Some(format!(
+            "the policy's concurrency.limit lets {limit} jobs of each key be leased, and the keys of \
+             all ready jobs are at a limit; the queue hands out the next job when a lease ends"
+        ))
+    }),
+    (types::WhyCode::KeyRate, |facts| {
+        let Some(Held::KeyRate { wait_ms }) = facts.held else { return None };
+        Some(format!(
+            "the policy's rate counts for each key, and the keys of all ready jobs are at a limit; the \
+             queue hands out the next job with the key of the first job in {wait_ms} ms"
+        ))
+    }),
+    (types::WhyCode::Sorting, |facts| {
+        let text = "the policy has changed, and the queue sorts its jobs by their keys; this takes \
+                    about a second for a million jobs";
+        facts.is_held(Held::Sorting).then(|| text.to_owned())
+    }),
     (types::WhyCode::Expired, |facts| {
         let text = "the next job has expired; the server ends it, and then looks at the one behind";
         facts.is_held(Held::Expired).then(|| text.to_owned())
@@ -140,7 +159,8 @@ fn why(facts: &Facts) -> types::Why {
                 (types::WhyCode::PausedByPolicy, _) => {
                     Some(facts.stats.policy_pause_left_ms).filter(|left_ms| *left_ms > 0)
                 }
-                (types::WhyCode::Rate, Some(Held::Rate { wait_ms })) => Some(wait_ms),
+                (types::WhyCode::Rate, Some(Held::Rate { wait_ms }))
+                | (types::WhyCode::KeyRate, Some(Held::KeyRate { wait_ms })) => Some(wait_ms),
                 _ => None,
             };
             return types::Why { answer: code, text, reason, wait_ms, checked };

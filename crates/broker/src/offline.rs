@@ -459,5 +459,6 @@ fn facts_of(job: &ForeignJob<'_>, numbers: &Numbers, now: Millis, wall_ahead_ms:
         expires: job.expires.map(moment),
         wall: job.expires.or(is_delayed.then_some(job.due)).filter(|_| job.by_clock),
         key: job.unique,
+        group: None,
     }
 }

@@ -220,7 +220,11 @@ impl Engine {
         let job = &self.jobs[slot];
         let has_moment = self.jobs.have_dead_letters() && job.death().is_some();
         if self.queues.add_to_list(slot, job) || has_moment {
-            self.arm_queue(job.queue());
+            let queue = job.queue();
+            if self.queues.have_gates() && job.state() == State::Ready {
+                self.enter_lane(slot);
+            }
+            self.arm_queue(queue);
         }
     }
 
@@ -230,7 +234,11 @@ impl Engine {
         let queue = job.queue();
         if self.queues.remove_from_list(slot, job) {
             if job.state() == State::Ready {
-                self.note_left(queue, job.ready_place());
+                let place = job.ready_place();
+                if self.queues.have_gates() {
+                    self.leave_lane(slot);
+                }
+                self.note_left(queue, place);
             }
             self.arm_queue(queue);
         }

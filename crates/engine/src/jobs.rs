@@ -35,6 +35,7 @@ pub(crate) use counts::{CountedJob, Counts};
 pub use dead::{Death, DeathCause};
 pub(crate) use draft::Draft;
 pub(crate) use facts::JobKind;
+pub(crate) use facts::PutKeys;
 pub use facts::{Body, Counters, JobFacts, JobList, JobStatus, NewJob, State, Tags};
 pub(crate) use job::{Job, Lease};
 pub(crate) use keys::is_body_key;
@@ -60,6 +61,8 @@ pub(crate) struct Jobs {
     expiring: u64,
     dead: DeadIndex,
     unique_keys: UniqueKeys,
+    /// The group keys of jobs: see [`JobFacts::group`].
+    group_keys: BTreeMap<JobId, KeyHash>,
     counts: Counts,
     /// The number of jobs that are only in memory. Buried jobs do not count.
     unlogged: u64,
@@ -98,6 +101,7 @@ impl Jobs {
             expiring: 0,
             dead: DeadIndex::default(),
             unique_keys: UniqueKeys::default(),
+            group_keys: BTreeMap::new(),
             counts: Counts::default(),
             unlogged: 0,
             bytes: 0,
@@ -149,7 +153,8 @@ impl Jobs {
     pub(crate) fn bytes(&self) -> u64 {
         let wall_times = self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES;
         let keys = self.keys.cold() * bytes::KEY_BYTES + self.unique_keys.bytes();
-        self.bytes + self.blocks.bytes() + keys + wall_times
+        let groups = self.group_keys.len() as u64 * bytes::GROUP_KEY_BYTES;
+        self.bytes + self.blocks.bytes() + keys + wall_times + groups
     }
 
     // --- The table ---
@@ -216,6 +221,9 @@ impl Jobs {
         }
         if !self.unique_keys.is_empty() {
             self.unique_keys.remove(&job);
+        }
+        if !self.group_keys.is_empty() {
+            self.group_keys.remove(&job.id());
         }
         self.ids.remove(job.id().0);
         self.bytes -= bytes::bytes_of(&job);
@@ -406,6 +414,26 @@ impl Jobs {
             return None;
         }
         self.dead.next(queue, after.unwrap_or_default())
+    }
+
+    // --- Group keys ---
+
+    /// Gives a new or restored job its group key.
+    pub(crate) fn set_group_key(&mut self, slot: JobSlot, key: Option<KeyHash>) {
+        if let Some(key) = key {
+            let id = self[slot].id();
+            self.group_keys.insert(id, key);
+        }
+    }
+
+    /// The group key of a job, or the empty key.
+    pub(crate) fn group_key(&self, id: JobId) -> KeyHash {
+        self.known_group_key(id).unwrap_or_default()
+    }
+
+    /// The group key of a job. `None`: it has the empty key.
+    pub(crate) fn known_group_key(&self, id: JobId) -> Option<KeyHash> {
+        if self.group_keys.is_empty() { None } else { self.group_keys.get(&id).copied() }
     }
 
     // --- Keys of unique jobs ---

@@ -22,6 +22,7 @@ mod unique;
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub use dead_letters::{DeadLetters, DeadTarget};
 pub use defaults::{Defaults, PRIORITY_DEFAULT, Unsent};
+pub(crate) use gates::LaneRules;
 pub use gates::{Per, Rate};
 pub(crate) use in_force::InForce;
 pub use key::{
@@ -94,16 +95,25 @@ pub struct Policy {
     pub rate: Option<Rate>,
     /// How many jobs a queue with a rate can hand out at once: see [`Policy::burst`].
     pub rate_burst: Option<NonZeroU32>,
+    /// Where the key of a job is, if the rate counts for each key on its own.
+    pub rate_key: Option<Key>,
     /// How many jobs of the queue can be leased at one time. `None`: any number.
     pub concurrency: Option<NonZeroU32>,
+    /// Where the key of a job is, if the limit of leased jobs counts for each key on its own.
+    pub concurrency_key: Option<Key>,
     /// Which jobs are the same job, and what happens to a put of one that is there already.
     pub unique: Unique,
 }
 
 impl Policy {
-    /// Whether the engine needs all jobs of the queue in memory: to end the oldest of them, or each
-    /// at its age.
+    /// Whether the engine needs all jobs of the queue in memory: to end the oldest of them, to end each
+    /// at its age, or to sort them by their keys.
     pub fn needs_all_jobs(&self) -> bool {
+        self.waits_for_jobs() || self.lane_rules().is_some()
+    }
+
+    /// Whether the policy applies only when all jobs of the queue are in memory.
+    pub(crate) fn waits_for_jobs(&self) -> bool {
         let drops_jobs = self.when_full == WhenFull::DropOldest;
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
         self.age_max_ms.is_some() || drops_jobs && is_bounded
@@ -213,8 +223,12 @@ pub enum Setting {
     Rate(Option<Rate>),
     /// See [`Policy::rate_burst`].
     RateBurst(Option<NonZeroU32>),
+    /// See [`Policy::rate_key`].
+    RateKey(Option<Key>),
     /// See [`Policy::concurrency`].
     Concurrency(Option<NonZeroU32>),
+    /// See [`Policy::concurrency_key`].
+    ConcurrencyKey(Option<Key>),
     /// See [`Unique::by`].
     UniqueBy(Option<Key>),
     /// See [`Unique::window`].
@@ -226,7 +240,7 @@ pub enum Setting {
 }
 
 /// The number of settings.
-const SETTINGS: usize = 41;
+const SETTINGS: usize = 43;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -285,7 +299,9 @@ impl Default for Policy {
             pause: PausePolicy::default(),
             rate: None,
             rate_burst: None,
+            rate_key: None,
             concurrency: None,
+            concurrency_key: None,
             unique: Unique::default(),
         }
     }
@@ -332,7 +348,9 @@ impl Policy {
             Setting::PauseZone(self.pause.zone.clone()),
             Setting::Rate(self.rate),
             Setting::RateBurst(self.rate_burst),
+            Setting::RateKey(self.rate_key.clone()),
             Setting::Concurrency(self.concurrency),
+            Setting::ConcurrencyKey(self.concurrency_key.clone()),
             Setting::UniqueBy(self.unique.by.clone()),
             Setting::UniqueWindow(self.unique.window),
             Setting::OnDuplicate(self.unique.on_duplicate),
@@ -380,7 +398,9 @@ impl Policy {
             Setting::PauseZone(zone) => self.pause.zone.clone_from(zone),
             Setting::Rate(rate) => self.rate = *rate,
             Setting::RateBurst(burst) => self.rate_burst = *burst,
+            Setting::RateKey(key) => self.rate_key.clone_from(key),
             Setting::Concurrency(limit) => self.concurrency = *limit,
+            Setting::ConcurrencyKey(key) => self.concurrency_key.clone_from(key),
             Setting::UniqueBy(key) => self.unique.by.clone_from(key),
             Setting::UniqueWindow(window) => self.unique.window = *window,
             Setting::OnDuplicate(answer) => self.unique.on_duplicate = *answer,
@@ -431,7 +451,9 @@ impl Setting {
             Setting::Rate(Some(Rate { per: Per::Hour, .. })) => "rate.per_hour",
             Setting::Rate(_) => "rate.per_second",
             Setting::RateBurst(_) => "rate.burst",
+            Setting::RateKey(_) => "rate.key",
             Setting::Concurrency(_) => "concurrency.limit",
+            Setting::ConcurrencyKey(_) => "concurrency.key",
             Setting::UniqueBy(_) => "unique.by",
             Setting::UniqueWindow(_) => "unique.window",
             Setting::OnDuplicate(_) => "unique.on_duplicate",

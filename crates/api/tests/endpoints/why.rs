@@ -38,7 +38,7 @@ fn the_first_thing_in_the_way_is_named() {
     // Both jobs were ready after the pause: the client that waited has one, and does not wait.
     assert_eq!(
         (&why["answer"], why["checked"].as_array().unwrap().len()),
-        (&json!("all_busy"), 10)
+        (&json!("all_busy"), 13)
     );
     let _ = world.broker.turn(world.now()).set_status(Status::Quiescent, 0);
     assert_eq!(answer(), "reads_blocked");

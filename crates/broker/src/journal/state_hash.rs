@@ -53,10 +53,14 @@ pub(crate) fn job_hash(
         Some(Tags { unique, reducer }) => mix.bytes(unique).bytes(reducer),
         None => mix,
     };
-    // Without failed attempts, dead letters and keys of unique jobs, the hash is that of older versions.
+    // Without failed attempts, dead letters and keys of jobs, the hash is that of older versions.
     let mix = if facts.attempts == 0 { mix } else { mix.word(facts.attempts.into()) };
     let mix = match &facts.key {
         Some(key) => mix.bytes(key),
+        None => mix,
+    };
+    let mix = match &facts.group {
+        Some(key) => mix.word(1).bytes(key),
         None => mix,
     };
     let Some(death) = &facts.death else { return mix.value() };

@@ -30,6 +30,8 @@ const ATTEMPTS: u8 = 1;
 const DEATH: u8 = 1 << 1;
 /// The key that makes the job unique. A bit of the second byte.
 const KEY: u8 = 1 << 2;
+/// The key whose limits count for the job. A bit of the second byte.
+const GROUP: u8 = 1 << 3;
 
 const COUNTERS_LEN: usize = 24;
 const KEY_LEN: usize = size_of::<KeyHash>();
@@ -39,7 +41,7 @@ const TAG_LEN_MAX: usize = 255;
 
 /// Longest options, without the facts of a dead letter.
 const OPTIONS_LEN_MAX: usize =
-    2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4 + KEY_LEN;
+    2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4 + 2 * KEY_LEN;
 
 /// The error if this version cannot decode the meta of a job in the log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -71,7 +73,8 @@ impl OptionalFields {
         let mut options = Self::none();
         let more = if facts.attempts == 0 { 0 } else { ATTEMPTS }
             | if facts.death.is_none() { 0 } else { DEATH }
-            | if facts.key.is_none() { 0 } else { KEY };
+            | if facts.key.is_none() { 0 } else { KEY }
+            | if facts.group.is_none() { 0 } else { GROUP };
         if more != 0 {
             options.field(MORE, &[more]);
         }
@@ -107,7 +110,7 @@ impl OptionalFields {
             options.of_dead = options.bytes[..options.len].to_vec();
             death_bytes(death, &mut options.of_dead);
         }
-        if let Some(key) = &facts.key {
+        for key in [&facts.key, &facts.group].into_iter().flatten() {
             if facts.death.is_some() {
                 options.of_dead.extend(key);
             } else {
@@ -276,6 +279,7 @@ pub(crate) fn facts<'a>(
         expires: None,
         wall: None,
         key: None,
+        group: None,
     };
     let mut tags = None;
     if let Some((&fields, rest)) = meta.options.split_first() {
@@ -299,7 +303,7 @@ fn read_options<'a>(
         Some(field)
     };
     let more = if fields & MORE == 0 { 0 } else { *take(1)?.first()? };
-    if more & !(ATTEMPTS | DEATH | KEY) != 0 {
+    if more & !(ATTEMPTS | DEATH | KEY | GROUP) != 0 {
         return None;
     }
     if fields & DELAY != 0 {
@@ -335,6 +339,9 @@ fn read_options<'a>(
     }
     if more & KEY != 0 {
         facts.key = Some(take(KEY_LEN)?.try_into().ok()?);
+    }
+    if more & GROUP != 0 {
+        facts.group = Some(take(KEY_LEN)?.try_into().ok()?);
     }
     rest.is_empty().then_some(tags)
 }
@@ -413,6 +420,7 @@ mod tests {
             expires: None,
             wall: None,
             key: None,
+            group: None,
         }
     }
 
@@ -461,6 +469,7 @@ mod tests {
             expires: Some(Millis(12)),
             wall: Some(Millis(13)),
             key: Some([21; KEY_LEN]),
+            group: Some([22; KEY_LEN]),
             ..plain()
         };
         let alive = JobFacts { death: None, ..full.clone() };
@@ -549,7 +558,7 @@ mod tests {
             |state, options| Meta { state, options, ..OptionalFields::none().meta(&plain()) };
         assert!(facts(&meta(9, &[]), None).is_err());
         assert!(facts(&meta(1, &[MORE]), None).is_err());
-        assert!(facts(&meta(1, &[MORE, 1 << 3]), None).is_err());
+        assert!(facts(&meta(1, &[MORE, 1 << 4]), None).is_err());
         assert!(facts(&meta(1, &[MORE, KEY, 0]), None).is_err());
         assert!(facts(&meta(1, &[MORE, DEATH, 0]), None).is_err());
         assert!(facts(&meta(1, &[DELAY, 0]), None).is_err());

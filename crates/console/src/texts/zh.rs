@@ -535,6 +535,19 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
             "策略中的 rate 限制了速率；{} 毫秒后，队列才会交出下一个任务",
             why.wait_ms.unwrap_or_default()
         ),
+        WhyCode::KeyConcurrency => {
+            "策略中的 concurrency.limit 按键计数，全部就绪任务的键都已达到上限；\
+            有租约结束时，队列才会交出下一个任务"
+                .to_owned()
+        }
+        WhyCode::KeyRate => format!(
+            "策略中的 rate 按键计数，全部就绪任务的键都已达到上限；{} 毫秒后，\
+            队列才会交出与第一个任务同键的下一个任务",
+            why.wait_ms.unwrap_or_default()
+        ),
+        WhyCode::Sorting => {
+            "策略有变化，队列正按键整理它的任务；一百万个任务大约需要一秒".to_owned()
+        }
         WhyCode::Expired => "下一个任务已经过期；服务器会结束它，然后看它后面的任务".to_owned(),
         WhyCode::NoWorkers => "没有客户端监视这个队列，也没有 worker 注册它；请启动 worker\
             （Kestrel 的客户端只在等待时出现）"

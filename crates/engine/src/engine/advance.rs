@@ -65,6 +65,7 @@ impl Engine {
         let id = QueueId(place);
         let now = self.now;
         *self.queues[id].timer_mut() = None;
+        let sorted = self.sort_lanes(id);
         // Keep the queue in existence in this function, even if its last job ends.
         self.queues[id].hold();
         if self.queues[id].extension().is_some() {
@@ -75,7 +76,7 @@ impl Engine {
         if pause_ends {
             self.queues[id].set_pause(None);
         }
-        let opens = self.settle(id) | self.look_at_window(id);
+        let opens = self.settle(id) | self.look_at_window(id) | self.open_due_lanes(id) | sorted;
         let may_owe = pause_ends || opens || self.has_unserved_waiters(&self.queues[id]);
         if may_owe {
             self.serve_waiters(id, effects);
@@ -180,8 +181,10 @@ impl Engine {
         let dead = self.next_dead_end(id, extension);
         let opens = self.gates_open(queue);
         let turns = self.pause_turns(extension);
-        let moments = [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead, opens, turns];
-        moments.into_iter().flatten().min()
+        let lanes = self.lanes_moment(queue);
+        let moments = [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead, opens];
+        let moments = moments.into_iter().chain([turns, lanes]);
+        moments.flatten().min()
     }
 
     /// Sets the timer of a session to the moment of its next change.

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::Engine;
+use super::take::Asker;
 use crate::chores::Chore;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Counts, JobList, State};
+use crate::queues::Queue;
 use crate::sessions::{Sessions, Waiting, Worker};
 use crate::timers::TimerKey;
 
@@ -107,7 +109,7 @@ impl Engine {
                     "a queue is looked at in time"
                 );
             }
-            assert!(self.is_shut(queue) || self.openings(queue) > 0, "shut gates are marked");
+            self.check_gates(queue);
             let is_awaited = !queue.waiters().is_empty();
             assert!(
                 !is_awaited
@@ -126,12 +128,26 @@ impl Engine {
                 || self.is_paused_by_policy(queue)
                 || queue.removals() > 0
                 || self.is_blocked(queue)
-                || self.is_shut(queue)
+                || self.gate(queue, Asker::Line).is_some()
                 || self.head_is_expired(queue)
                 || self.has_unserved_waiters(queue);
             assert!(queue.waiters().is_empty() || idle, "a session waits although a job is ready");
         }
         assert_eq!(total, *self.jobs.counts());
+    }
+
+    /// Checks that shut gates are marked, and that the lanes have the ready jobs.
+    fn check_gates(&self, queue: &Queue) {
+        let terms = self.queues.gate_terms(queue, self.now);
+        let openings = queue.extension().map_or(1, |extension| extension.openings(terms));
+        assert!(self.is_shut(queue) || openings > 0, "shut gates are marked");
+        if let Some(lanes) = self.lanes(queue) {
+            let ready = queue.ready().iter().map(|(place, slot)| {
+                let slot = JobSlot(slot);
+                (self.jobs.group_key(self.jobs[slot].id()), place, slot)
+            });
+            lanes.check(ready, terms);
+        }
     }
 
     /// Checks the blocks of a list. Returns the number of their jobs, and the bytes of the bodies.

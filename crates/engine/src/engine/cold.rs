@@ -79,8 +79,9 @@ impl Engine {
         let job = self.jobs.get(slot).filter(|job| job.may_be_cold());
         job.is_some_and(|job| {
             let queue = &self.queues[job.queue()];
-            let is_unique = self.jobs.unique_key(job.id()).is_some();
-            queue.removals() == 0 && !needs_all_jobs(queue) && !is_unique
+            let has_key = self.jobs.unique_key(job.id()).is_some()
+                || self.jobs.known_group_key(job.id()).is_some();
+            queue.removals() == 0 && !needs_all_jobs(queue) && !has_key
         })
     }
 

@@ -19,8 +19,8 @@ impl Engine {
         self.queues[id].extension().map(Extension::policy)
     }
 
-    /// Gives a queue its policy, as the rules in force say. If the policy needs all jobs in memory,
-    /// for example to drop the oldest of them, the old policy applies until they are loaded.
+    /// Gives a queue its policy, as the rules in force say. If the policy can end jobs that are not in
+    /// memory, for example the oldest of them, the old policy applies until they are loaded.
     pub(super) fn resolve(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let (name, parent) = (queue.name(), parent_of(queue.name()));
@@ -31,10 +31,12 @@ impl Engine {
         }
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
         if queue.extension().is_some() || policy != Policy::default() {
-            let waits = queue.cold().is_some() && policy.needs_all_jobs();
+            let waits = queue.cold().is_some() && policy.waits_for_jobs();
             self.ensure_extension(id).policy_waits = waits;
             if !waits {
-                self.queues.set_policy(id, policy, self.now);
+                let first_lease = self.sessions.next_lease();
+                self.queues.set_policy(id, policy, self.now, first_lease);
+                self.sort_lanes(id);
             }
             self.look_at_window(id);
             self.load_if_needed(id);

@@ -10,9 +10,9 @@ pub use submit::Submit;
 use super::Engine;
 use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::jobs::{Body, Draft, Job, JobKind, NewJob, State};
+use crate::jobs::{Body, Draft, Job, JobKind, NewJob, PutKeys, State};
 use crate::limits::{PUT_ENDS_MAX, UNIT_BODY_BYTES};
-use crate::policy::{KeyHash, PRIORITY_DEFAULT, QueueSync, Unsent};
+use crate::policy::{PRIORITY_DEFAULT, QueueSync, Unsent};
 use crate::queues::Extension;
 use crate::wall::When;
 use route::Routed;
@@ -104,11 +104,11 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
         match self.queues[queue].extension().map(Extension::is_single) {
-            None => Ok(self.put_one(queue, draft, JobKind::Logged, None, effects)),
+            None => Ok(self.put_one(queue, draft, JobKind::Logged, PutKeys::default(), effects)),
             Some(true) => match self.admit(queue, Offer::alone(&draft), effects)? {
-                Admitted::New(key) => {
+                Admitted::New(keys) => {
                     let kind = self.kind_in(queue);
-                    Ok(self.put_one(queue, draft, kind, key, effects))
+                    Ok(self.put_one(queue, draft, kind, keys, effects))
                 }
                 Admitted::Same(slot) => Ok(self.jobs[slot].id()),
                 Admitted::Ended(id) => Ok(id),
@@ -130,19 +130,26 @@ impl Engine {
         queue: QueueId,
         draft: Draft,
         kind: JobKind,
-        key: Option<KeyHash>,
+        keys: PutKeys,
         effects: &mut Effects,
     ) -> JobId {
         // The job will get this number. Reading the number from the job would cost another memory
         // access.
         let id = JobId(self.jobs.next_id());
         let slot = self.insert_job(queue, draft, kind);
-        if let Some(key) = key {
-            self.jobs.set_unique_key(slot, key);
-        }
+        self.set_keys(slot, keys);
         self.note(Record::Put, slot, effects);
         self.list_new_job(slot, effects);
         id
+    }
+
+    /// Gives a new job its keys.
+    #[inline]
+    fn set_keys(&mut self, slot: JobSlot, keys: PutKeys) {
+        if let Some(key) = keys.unique {
+            self.jobs.set_unique_key(slot, key);
+        }
+        self.jobs.set_group_key(slot, keys.group);
     }
 
     /// The job number for the reply to a put along a route. Usually it is the number of the job in

@@ -95,6 +95,10 @@ impl Engine {
                 }
             }
             self.queues.add_all_to_list(list, &places, |slot| forgotten.push(slot));
+            if list.state == State::Ready && self.lanes(&self.queues[list.queue]).is_some() {
+                let known = places.iter().filter(|(_, slot)| !forgotten.contains(slot));
+                known.for_each(|(_, slot)| self.enter_lane(*slot));
+            }
             self.arm_queue(list.queue);
         }
         for slot in forgotten {
@@ -160,6 +164,7 @@ impl Engine {
         if let Some(key) = facts.key {
             self.jobs.set_unique_key(slot, key);
         }
+        self.jobs.set_group_key(slot, facts.group);
         if facts.death.is_some() {
             self.arm_queue(queue);
         }
@@ -278,6 +283,7 @@ mod tests {
             expires: None,
             wall: None,
             key: None,
+            group: None,
         };
         let mut engine = Engine::new(crate::EngineSetup::default(), Millis(5), 1);
         let mut restore = |queue: &[u8], facts| {

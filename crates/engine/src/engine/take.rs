@@ -4,6 +4,7 @@
 mod choice;
 mod gates;
 mod items;
+mod lanes;
 mod lease;
 mod next;
 mod serve;
@@ -264,7 +265,7 @@ impl Engine {
         if state == State::Leased
             || self.queues[job.queue()].removals() > 0
             || state == State::Ready && self.expire_if_due(slot, effects)
-            || self.gate(&self.queues[self.jobs[slot].queue()], Asker::Taker).is_some()
+            || self.gate_of_job(slot).is_some()
         {
             return Take::Nothing(None);
         }

@@ -20,6 +20,8 @@ const SUBMITTED_BYTES: u64 = 64;
 pub(super) const KEY_BYTES: u64 = 48;
 /// The bytes of a time of the wall clock: an entry of a tree whose nodes are not full.
 pub(super) const WALL_TIME_BYTES: u64 = 32;
+/// The bytes of a group key: an entry of a tree whose nodes are half full, because numbers grow.
+pub(super) const GROUP_KEY_BYTES: u64 = 48;
 /// The bytes of an entry in the index of dead letters.
 const DEAD_BYTES: u64 = 48;
 /// The bytes of a unit. A job stores the size of its optional parts in these units.

@@ -140,6 +140,9 @@ pub struct JobFacts {
     /// The key that makes the job unique in its queue: see [`crate::policy::Unique`]. `None`: it had
     /// none when it was put.
     pub key: Option<KeyHash>,
+    /// The key whose limits count for the job: see [`crate::policy::Policy::group_key`]. `None`: it had
+    /// none when it was put, so it has the empty key.
+    pub group: Option<KeyHash>,
 }
 
 /// The present facts of a job, and its queue.
@@ -162,4 +165,13 @@ pub struct Tags<'a> {
     pub unique: &'a [u8],
     /// The reducer: a word for the worker. Only some workers get it.
     pub reducer: &'a [u8],
+}
+
+/// The keys that a job gets when it is put.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct PutKeys {
+    /// See [`JobFacts::key`].
+    pub(crate) unique: Option<KeyHash>,
+    /// See [`JobFacts::group`].
+    pub(crate) group: Option<KeyHash>,
 }

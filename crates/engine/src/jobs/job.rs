@@ -6,10 +6,9 @@ use super::body::{JobBody, Kept};
 use super::counts::CountedJob;
 use super::dead::Death;
 use super::draft::Draft;
-use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
+use super::facts::{Body, Counters, JobFacts, JobKind, PutKeys, State, Tags};
 use super::keys::is_body_key;
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
-use crate::policy::KeyHash;
 
 /// A job in the engine's table. The type is small, because there can be a hundred million jobs.
 ///
@@ -339,9 +338,10 @@ impl Job {
         self.outcome().map_or((0, 0), |outcome| (outcome.numerator, outcome.denominator))
     }
 
-    /// The facts of the job for the log. `key` makes it unique. `wall` is the time of the wall clock
-    /// at which the job expires or is due. `None`: the job has no such time.
-    pub(crate) fn facts(&self, wall: Option<Millis>, key: Option<KeyHash>) -> JobFacts {
+    /// The facts of the job for the log. `keys` are the keys that it got when it was put. `wall` is
+    /// the time of the wall clock at which the job expires or is due. `None`: the job has no such
+    /// time.
+    pub(crate) fn facts(&self, wall: Option<Millis>, keys: PutKeys) -> JobFacts {
         let due = match self.state {
             State::Delayed => self.due,
             State::Ready if self.due > self.created => self.due,
@@ -362,7 +362,8 @@ impl Job {
             death: self.outcome().and_then(|outcome| outcome.death.clone()),
             expires: self.expires(),
             wall,
-            key,
+            key: keys.unique,
+            group: keys.group,
         }
     }
 }

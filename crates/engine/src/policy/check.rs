@@ -91,6 +91,14 @@ pub enum RulesError {
         /// The key of the setting.
         key: &'static str,
     },
+    /// A rule has several different keys for its limits.
+    #[error("{key}: a queue has one key for all its limits; write the same key twice")]
+    SeveralKeys {
+        /// The line of the setting.
+        line: u32,
+        /// The key of the setting.
+        key: &'static str,
+    },
     /// All rules together are too large.
     #[error("all policies together are larger than 64KiB")]
     TooLarge,
@@ -108,6 +116,7 @@ impl RulesError {
             | RulesError::RetryTimes { line }
             | RulesError::PausePart { line, .. }
             | RulesError::SeveralRates { line, .. }
+            | RulesError::SeveralKeys { line, .. }
             | RulesError::TooManyDestinations { line, .. } => *line,
             RulesError::TooLarge => 0,
         }
@@ -131,6 +140,7 @@ impl Rules {
             rule.check_retries()?;
             rule.check_rates()?;
             rule.check_pause()?;
+            rule.check_keys()?;
         }
         let map = Map::of(self);
         for asked in self.0.iter().flat_map(|rule| &rule.settings) {
@@ -208,6 +218,22 @@ impl Rule {
             Some(second) => {
                 let key = second.setting.key();
                 Err(RulesError::SeveralRates { line: second.line, key })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the limits of one rule count for the same key.
+    fn check_keys(&self) -> Result<(), RulesError> {
+        let keys = self.settings.iter().filter_map(|asked| match &asked.setting {
+            Setting::RateKey(Some(key)) | Setting::ConcurrencyKey(Some(key)) => Some((asked, key)),
+            _ => None,
+        });
+        let mut keys = keys.collect::<Vec<_>>().into_iter();
+        let Some((_, first)) = keys.next() else { return Ok(()) };
+        match keys.find(|(_, key)| *key != first) {
+            Some((asked, _)) => {
+                Err(RulesError::SeveralKeys { line: asked.line, key: asked.setting.key() })
             }
             None => Ok(()),
         }

@@ -158,7 +158,7 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             Backoff::Linear => 1,
             Backoff::Exponential => 2,
         }),
-        Setting::UniqueBy(key) => {
+        Setting::UniqueBy(key) | Setting::RateKey(key) | Setting::ConcurrencyKey(key) => {
             bytes.push(key.is_some().into());
             if let Some(key) = key {
                 put_name(bytes, key.as_str().as_bytes());
@@ -214,10 +214,11 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Pause(_) => 45,
         Setting::PauseReason(_) => 46,
         Setting::PauseCron(_) | Setting::PauseLength(_) | Setting::PauseZone(_) => 47,
-        // 33 and 35 are for keys.
         Setting::Rate(_) => 31,
         Setting::RateBurst(_) => 32,
+        Setting::RateKey(_) => 33,
         Setting::Concurrency(_) => 34,
+        Setting::ConcurrencyKey(_) => 35,
         Setting::UniqueBy(_) => 27,
         Setting::UniqueWindow(_) => 28,
         Setting::OnDuplicate(_) => 29,
@@ -354,7 +355,9 @@ impl Reader<'_> {
             },
             31 => Setting::Rate(if self.boolean()? { Some(self.rate()?) } else { None }),
             32 => Setting::RateBurst(self.limit()?),
+            33 => Setting::RateKey(self.key()?),
             34 => Setting::Concurrency(self.limit()?),
+            35 => Setting::ConcurrencyKey(self.key()?),
             27 => Setting::UniqueBy(self.key()?),
             28 => Setting::UniqueWindow(match self.byte()? {
                 0 => UniqueWindow::UntilDone,

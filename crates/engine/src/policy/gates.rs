@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::Policy;
+use super::{Key, Policy};
 
 /// How many jobs a queue hands out in a time, at most. All numbers are whole, so that a bucket fills
 /// exactly, however long it takes.
@@ -48,4 +48,42 @@ impl Policy {
     pub fn has_gates(&self) -> bool {
         self.rate.is_some() || self.concurrency.is_some()
     }
+
+    /// Where the group key of a job is. A queue has one such place: if several keys are set, the first
+    /// of `concurrency.key` and `rate.key` counts.
+    pub fn group_key(&self) -> Option<&Key> {
+        let slots = self.concurrency_key.as_ref().filter(|_| self.concurrency.is_some());
+        slots.or_else(|| self.rate_key.as_ref().filter(|_| self.rate.is_some()))
+    }
+
+    /// The rate of all jobs of the queue together.
+    pub(crate) fn queue_rate(&self) -> Option<Rate> {
+        self.rate.filter(|_| self.rate_key.is_none())
+    }
+
+    /// The limit of all leased jobs of the queue together.
+    pub(crate) fn queue_slots(&self) -> Option<NonZeroU32> {
+        self.concurrency.filter(|_| self.concurrency_key.is_none())
+    }
+
+    /// The limits of each key. `None`: no limit counts for each key.
+    pub(crate) fn lane_rules(&self) -> Option<LaneRules> {
+        self.group_key()?;
+        Some(LaneRules {
+            rate: self.rate.filter(|_| self.rate_key.is_some()),
+            burst: if self.rate_key.is_some() { self.burst() } else { 1 },
+            slots: self.concurrency.filter(|_| self.concurrency_key.is_some()),
+        })
+    }
+}
+
+/// The limits of each key of a queue.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct LaneRules {
+    /// How many jobs of a key the queue hands out in a time.
+    pub(crate) rate: Option<Rate>,
+    /// How many of them it can hand out at once.
+    pub(crate) burst: u32,
+    /// How many jobs of a key can be leased at one time.
+    pub(crate) slots: Option<NonZeroU32>,
 }

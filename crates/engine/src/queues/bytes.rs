@@ -3,6 +3,7 @@
 use std::mem::size_of;
 
 use super::extension::Extension;
+use super::lanes::Lanes;
 use super::queue::Queue;
 use crate::bytes::allocated_bytes;
 
@@ -40,4 +41,9 @@ pub(super) fn of_queue(queue: &Queue) -> u64 {
     let kept_bytes = if queue.is_kept() { kept_bytes(queue.name()) } else { 0 };
     let extra_bytes = if queue.extension().is_some() { EXTRA_BYTES } else { 0 };
     queue_bytes(queue.name()) + kept_bytes + extra_bytes
+}
+
+/// The bytes of a queue's lanes.
+pub(super) fn of_lanes(queue: &Queue) -> u64 {
+    queue.extension().and_then(Extension::lanes).map_or(0, Lanes::bytes)
 }

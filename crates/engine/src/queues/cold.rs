@@ -4,6 +4,8 @@
 //! in memory, the head is cold. The head is also cold if a job of a block of delayed jobs is due.
 //! Then the queue hands out no job until the block is loaded.
 
+use super::extension::Extension;
+use super::lanes::Lanes;
 use super::queue::{Queue, ReadyKey, ready_key, ready_place};
 use crate::collections::Ordered;
 use crate::ids::{BlockSlot, JobSlot, Millis};
@@ -181,8 +183,12 @@ impl Queue {
         !self.ready().is_empty() || self.first_cold(State::Ready).is_some()
     }
 
-    /// The next job, if it is in memory.
+    /// The next job, if it is in memory. If no lane is open, it is the first job.
     pub(crate) fn first_ready(&self) -> Option<JobSlot> {
+        let lanes = self.extension().and_then(Extension::lanes).filter(|lanes| lanes.are_wanted());
+        if let Some((_, slot)) = lanes.and_then(Lanes::next) {
+            return Some(slot);
+        }
         let (_, slot) = self.ready().first().filter(|_| !self.head_is_cold())?;
         Some(JobSlot(slot))
     }

@@ -6,6 +6,7 @@
 
 use super::cold::Cold;
 use super::gates::Gates;
+use super::lanes::Lanes;
 use crate::ids::{JobId, Millis};
 use crate::policy::{PausePhase, PausePolicy, Policy, parent_name};
 use crate::wall::STEP_MS;
@@ -26,6 +27,8 @@ pub(crate) struct Extension {
     pub(crate) policy_waits: bool,
     /// See [`Extension::pass_gates`].
     pub(super) gates: Gates,
+    /// The jobs by their keys. `None`: the policy has no limits for each key.
+    pub(super) lanes: Option<Box<Lanes>>,
     /// The cold jobs. `None`: the queue has none.
     pub(super) cold: Option<Box<Cold>>,
     /// The last removal of the queue ends the jobs with smaller numbers.
@@ -83,6 +86,7 @@ impl Extension {
             parent: false,
             policy_waits: false,
             gates: Gates::new(created),
+            lanes: None,
             cold: None,
             removal_end: JobId(0),
             created,
@@ -146,6 +150,11 @@ impl Extension {
             && !self.policy.fanout_only
             && self.policy.copy_to.is_empty()
             && self.policy.alias.is_empty()
+    }
+
+    /// The jobs by their keys, or what is left of them after a change of the policy.
+    pub(crate) fn lanes(&self) -> Option<&Lanes> {
+        self.lanes.as_deref()
     }
 
     /// A removal in progress ends the jobs with smaller numbers.

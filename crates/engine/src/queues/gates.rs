@@ -9,7 +9,8 @@
 //! and the queue's timer nobody may overtake the sessions that wait.
 
 use super::extension::Extension;
-use crate::ids::Millis;
+use super::lanes::Lanes;
+use crate::ids::{LeaseId, Millis};
 use crate::policy::{Policy, Rate};
 
 /// The part of the gates that changes with each hand-out.
@@ -22,27 +23,27 @@ pub(super) struct Gates {
 /// Tokens. A token has as many parts as a rate of a thousandth of a job needs milliseconds to make
 /// one token. So each millisecond adds a whole number of parts.
 #[derive(Copy, Clone, Debug)]
-struct Bucket {
-    parts: u64,
+pub(super) struct Bucket {
+    pub(super) parts: u64,
     /// The moment at which the bucket had these parts.
-    at: Millis,
+    pub(super) at: Millis,
 }
 
 /// The number of parts of a token.
-fn token_parts(rate: Rate) -> u64 {
+pub(super) fn token_parts(rate: Rate) -> u64 {
     1_000 * u64::from(rate.per.millis())
 }
 
 impl Bucket {
     /// The bucket at a later moment.
-    fn at(self, now: Millis, rate: Rate, burst: u32) -> Self {
+    pub(super) fn at(self, now: Millis, rate: Rate, burst: u32) -> Self {
         let grown = now.since(self.at).saturating_mul(rate.milli.get().into());
         let full = token_parts(rate) * u64::from(burst);
         Self { parts: self.parts.saturating_add(grown).min(full), at: now }
     }
 
     /// The first moment at which the bucket has a token.
-    fn next_token(self, rate: Rate) -> Millis {
+    pub(super) fn next_token(self, rate: Rate) -> Millis {
         let missing = token_parts(rate).saturating_sub(self.parts);
         Millis(self.at.0.saturating_add(missing.div_ceil(rate.milli.get().into())))
     }
@@ -73,10 +74,10 @@ impl Gates {
     /// The number of jobs that the gates would let through now.
     fn openings(&self, policy: &Policy, terms: GateTerms) -> u64 {
         let slots = policy
-            .concurrency
+            .queue_slots()
             .map_or(u64::MAX, |limit| u64::from(limit.get().saturating_sub(terms.leased)));
         let tokens = policy
-            .rate
+            .queue_rate()
             .map_or(u64::MAX, |rate| self.bucket(policy, rate, terms).parts / token_parts(rate));
         slots.min(tokens)
     }
@@ -95,13 +96,13 @@ impl Extension {
 
     /// Whether all slots are in use. If so, the limit of leased jobs.
     pub(crate) fn full_slots(&self, terms: GateTerms) -> Option<u32> {
-        let limit = self.policy().concurrency?.get();
+        let limit = self.policy().queue_slots()?.get();
         (terms.leased >= limit).then_some(limit)
     }
 
     /// The first moment at which the bucket has a token.
     pub(crate) fn next_token(&self, terms: GateTerms) -> Option<Millis> {
-        let rate = self.policy().rate?;
+        let rate = self.policy().queue_rate()?;
         Some(self.gates.bucket(self.policy(), rate, terms).next_token(rate))
     }
 
@@ -117,7 +118,7 @@ impl Extension {
     /// A job passes the gates: takes a token. Shuts the gates behind the job if no other job can
     /// pass.
     pub(crate) fn pass_gates(&mut self, terms: GateTerms) {
-        if let Some(rate) = self.policy().rate {
+        if let Some(rate) = self.policy().queue_rate() {
             let mut bucket = self.gates.bucket(self.policy(), rate, terms);
             bucket.parts = bucket.parts.saturating_sub(token_parts(rate));
             self.gates.bucket = bucket;
@@ -134,17 +135,26 @@ impl Extension {
 
     /// Gives the queue another policy. Its bucket keeps its whole tokens, as far as the new burst
     /// allows. The gates can shut now, but they do not open.
-    pub(super) fn change_policy(&mut self, policy: Policy, terms: GateTerms) {
-        let before = self.policy().rate;
+    /// Leases before `first_lease` do not count for their keys if no limit for each key applied before.
+    pub(super) fn change_policy(&mut self, policy: Policy, terms: GateTerms, first_lease: LeaseId) {
+        let before = self.policy().queue_rate();
         let tokens = before.map_or(0, |rate| {
             self.gates.bucket(self.policy(), rate, terms).parts / token_parts(rate)
         });
-        if before != policy.rate {
+        if before != policy.queue_rate() {
             let tokens = tokens.min(policy.burst().into());
-            let parts = policy.rate.map_or(0, |rate| tokens * token_parts(rate));
+            let parts = policy.queue_rate().map_or(0, |rate| tokens * token_parts(rate));
             self.gates.bucket = Bucket { parts, at: terms.now };
         } else if let Some(rate) = before {
             self.gates.bucket = self.gates.bucket(self.policy(), rate, terms);
+        }
+        let rules = policy.lane_rules();
+        match (&mut self.lanes, rules) {
+            (Some(lanes), rules) => lanes.change_rules(rules, terms),
+            (None, Some(rules)) => {
+                self.lanes = Some(Box::new(Lanes::new(rules, terms.now, first_lease)));
+            }
+            (None, None) => {}
         }
         self.set_policy(policy);
         self.gates.shut |= self.openings(terms) == 0;

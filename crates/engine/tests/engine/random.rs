@@ -86,12 +86,15 @@ fn rules(number: u64) -> Rules {
         ],
     );
     let milli = NonZeroU32::new(100_000 + 1000 * number as u32);
+    let group = Some("prefix:1".parse().expect("it is a key"));
     let gates = Rule::new(
         ["*"],
         [
             Setting::Rate(milli.map(|milli| Rate { milli, per: Per::Second })),
             Setting::RateBurst(NonZeroU32::new(number as u32 % 4)),
             Setting::Concurrency(NonZeroU32::new(number as u32 % 3)),
+            Setting::RateKey(group.clone().filter(|_| number.is_multiple_of(5))),
+            Setting::ConcurrencyKey(group.filter(|_| number.is_multiple_of(7))),
         ],
     );
     let key = ["body", "prefix:1", "gm:unique"][number as usize % 3];

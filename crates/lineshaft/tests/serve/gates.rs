@@ -18,6 +18,10 @@ rate = { per_second = 2, burst = 1 }
 [[policy]]
 match = ["few", "few_jobs", "few_items"]
 concurrency = { limit = 1 }
+
+[[policy]]
+match = ["exports", "export_job", "export_items"]
+concurrency = { limit = 1, key = "until:-" }
 "#;
 
 #[test]

@@ -49,9 +49,7 @@ const GATE_MAX: u32 = 1_000_000;
 const RATES: [&str; 3] = ["rate.per_second", "rate.per_minute", "rate.per_hour"];
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 10] = [
-    "rate.key",
-    "concurrency.key",
+const LATER_KEYS: [&str; 8] = [
     "concurrency.order",
     "fair",
     "aging",
@@ -63,8 +61,18 @@ const LATER_KEYS: [&str; 10] = [
 ];
 
 /// Keys whose values are names of queues, or other texts: any text in quotes.
-const NAMES: [&str; 8] =
-    ["expire_to", "alias", "route.copy_to", "dead.queue", "unique.by", REASON, CRON, ZONE];
+const NAMES: [&str; 10] = [
+    "expire_to",
+    "alias",
+    "route.copy_to",
+    "dead.queue",
+    "unique.by",
+    "rate.key",
+    "concurrency.key",
+    REASON,
+    CRON,
+    ZONE,
+];
 
 /// How to read the value of a key. A returned error describes the mistake.
 enum Read {
@@ -72,7 +80,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 43] = [
+static KEYS: [(&str, Read); 45] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -111,7 +119,9 @@ static KEYS: [(&str, Read); 43] = [
     (RATES[1], Read::One(|text| rate(text, Per::Minute).map(Setting::Rate))),
     (RATES[2], Read::One(|text| rate(text, Per::Hour).map(Setting::Rate))),
     ("rate.burst", Read::One(|text| gate(text).map(Setting::RateBurst))),
+    ("rate.key", Read::One(|text| group_key(text).map(Setting::RateKey))),
     ("concurrency.limit", Read::One(|text| gate(text).map(Setting::Concurrency))),
+    ("concurrency.key", Read::One(|text| group_key(text).map(Setting::ConcurrencyKey))),
     ("unique.by", Read::One(|text| unique_by(text).map(Setting::UniqueBy))),
     ("unique.window", Read::One(|text| window(text).map(Setting::UniqueWindow))),
     ("unique.on_duplicate", Read::One(|text| on_duplicate(text).map(Setting::OnDuplicate))),
@@ -485,6 +495,15 @@ fn unique_by(text: &str) -> Result<Option<Key>, String> {
     Ok(by)
 }
 
+/// Reads where the key of a job is whose limits count for it.
+fn group_key(text: &str) -> Result<Option<Key>, String> {
+    let by = key(text)?;
+    if by.as_ref().is_some_and(Key::needs_client) {
+        return Err("`client` is not available in this version yet".to_owned());
+    }
+    Ok(by)
+}
+
 fn window(text: &str) -> Result<UniqueWindow, String> {
     match text {
         "until-done" => Ok(UniqueWindow::UntilDone),
@@ -626,7 +645,9 @@ pub fn show_value(setting: &Setting) -> String {
         Setting::Ttr(ttr) => ttr.map_or_else(none, seconds),
         Setting::Priority(priority) => priority.to_string(),
         Setting::Delay(delay) => seconds(*delay),
-        Setting::UniqueBy(key) => key.as_ref().map_or_else(none, |key| quote(key.as_str())),
+        Setting::UniqueBy(key) | Setting::RateKey(key) | Setting::ConcurrencyKey(key) => {
+            key.as_ref().map_or_else(none, |key| quote(key.as_str()))
+        }
         Setting::UniqueWindow(UniqueWindow::UntilDone) => quote("until-done"),
         Setting::UniqueWindow(UniqueWindow::UntilStart) => quote("until-start"),
         Setting::OnDuplicate(OnDuplicate::Bump) => quote("bump"),

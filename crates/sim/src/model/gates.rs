@@ -1,6 +1,9 @@
 //! Gates in the model: a queue whose policy limits how many jobs it hands out in a time, and at one
 //! time.
 
+use broker::policy::{KeyHash, Policy, Rate};
+
+use super::lanes::key_limits;
 use super::{Model, Name, State};
 
 /// The gates of a queue.
@@ -16,7 +19,17 @@ pub(super) struct Gates {
 }
 
 /// The credit for one job.
-const JOB: u128 = 3_600_000_000;
+pub(super) const JOB: u128 = 3_600_000_000;
+
+/// The rate of all jobs of a queue together.
+fn queue_rate(policy: &Policy) -> Option<Rate> {
+    policy.rate.filter(|_| policy.rate_key.is_none())
+}
+
+/// The limit of all leased jobs of a queue together.
+fn queue_slots(policy: &Policy) -> Option<std::num::NonZeroU32> {
+    policy.concurrency.filter(|_| policy.concurrency_key.is_none())
+}
 
 impl Gates {
     pub(super) fn new(now: u64) -> Self {
@@ -27,7 +40,7 @@ impl Gates {
 impl Model {
     /// The credit that a queue gets in each millisecond.
     fn gain(&self, name: &Name) -> Option<u128> {
-        let rate = self.queues[name].policy.rate?;
+        let rate = queue_rate(&self.queues[name].policy)?;
         let units_per_hour = 3_600_000 / rate.per.millis();
         Some(u128::from(rate.milli.get()) * u128::from(units_per_hour))
     }
@@ -45,12 +58,12 @@ impl Model {
     }
 
     fn has_slot(&self, name: &Name) -> bool {
-        let limit = self.queues[name].policy.concurrency;
+        let limit = queue_slots(&self.queues[name].policy);
         limit.is_none_or(|limit| self.leased_in(name) < limit.get() as usize)
     }
 
     fn has_token(&self, name: &Name) -> bool {
-        self.queues[name].policy.rate.is_none() || self.credit(name) >= JOB
+        queue_rate(&self.queues[name].policy).is_none() || self.credit(name) >= JOB
     }
 
     /// True if the policy limits the hand-outs of the queue.
@@ -61,31 +74,42 @@ impl Model {
     /// The number of jobs that the queue may hand out now.
     pub(super) fn openings(&self, name: &Name) -> usize {
         let policy = &self.queues[name].policy;
-        let slots = policy.concurrency.map_or(usize::MAX, |limit| {
+        let slots = queue_slots(policy).map_or(usize::MAX, |limit| {
             (limit.get() as usize).saturating_sub(self.leased_in(name))
         });
-        let tokens = policy.rate.map_or(usize::MAX, |_| (self.credit(name) / JOB) as usize);
-        slots.min(tokens)
+        let tokens = queue_rate(policy).map_or(usize::MAX, |_| (self.credit(name) / JOB) as usize);
+        let keys = if self.is_keyed(name) { self.open_keys(name) } else { usize::MAX };
+        slots.min(tokens).min(keys)
     }
 
     /// True if the queue gives no job to those who wait in its line.
     pub(super) fn is_shut(&self, name: &Name) -> bool {
-        self.queues[name].gates.shut
+        self.queues[name].gates.shut || self.has_no_open_key(name)
     }
 
     /// True if the queue gives no job to a request that takes one at once. A request does not
     /// overtake those who wait.
     pub(super) fn is_shut_for_takers(&self, name: &Name) -> bool {
+        self.gates_are_shut_for_takers(name) || self.has_no_open_key(name)
+    }
+
+    fn has_no_open_key(&self, name: &Name) -> bool {
+        self.is_keyed(name) && self.first_eligible(name).is_none()
+    }
+
+    /// Like [`Model::is_shut_for_takers`], whatever the keys of the jobs are.
+    pub(super) fn gates_are_shut_for_takers(&self, name: &Name) -> bool {
         let passes = self.has_slot(name) && self.has_token(name);
-        self.is_shut(name) && !(passes && self.first_waiter(name).is_none())
+        self.queues[name].gates.shut && !(passes && self.first_waiter(name).is_none())
     }
 
     /// Counts a hand-out. If it leaves the queue, its job is not leased.
-    pub(super) fn pass_gates(&mut self, name: &Name) {
+    pub(super) fn pass_gates(&mut self, name: &Name, id: u64) {
         if !self.has_gates(name) {
             return;
         }
-        if self.queues[name].policy.rate.is_some() {
+        self.pass_lane(id);
+        if queue_rate(&self.queues[name].policy).is_some() {
             let (credit, now) = (self.credit(name), self.now);
             let gates = &mut self.queue_mut(name).gates;
             assert!(credit >= JOB, "a job passes without a token");
@@ -101,7 +125,8 @@ impl Model {
     }
 
     /// A lease of a job of the queue is about to end. The queue's timer then opens the gates.
-    pub(super) fn free_slot(&mut self, name: &Name) {
+    pub(super) fn free_slot(&mut self, name: &Name, key: Option<KeyHash>) {
+        self.free_lane(name, key.unwrap_or_default());
         let now = self.now;
         let queue = self.queue_mut(name);
         if queue.gates.shut {
@@ -111,19 +136,20 @@ impl Model {
 
     /// Opens the gates, if a job can pass. Returns true if they were shut.
     pub(super) fn open_gates(&mut self, name: &Name) -> bool {
-        let opens = self.is_shut(name) && self.has_slot(name) && self.has_token(name);
+        let is_shut = self.queues[name].gates.shut;
+        let opens = is_shut && self.has_slot(name) && self.has_token(name);
         self.queue_mut(name).gates.shut &= !opens;
         opens
     }
 
     /// The moment at which time opens the gates.
     pub(super) fn gate_moment(&self, name: &Name) -> Option<u64> {
-        if !self.is_shut(name) || !self.has_slot(name) {
-            return None;
+        if !self.queues[name].gates.shut || !self.has_slot(name) {
+            return self.lane_moment(name);
         }
         let missing = JOB.saturating_sub(self.credit(name));
         let wait = self.gain(name).map_or(0, |gain| missing.div_ceil(gain));
-        Some(self.now + wait as u64)
+        [Some(self.now + wait as u64), self.lane_moment(name)].into_iter().flatten().min()
     }
 
     /// A new process knows nothing of the hand-outs before it, so all buckets are empty.
@@ -133,6 +159,7 @@ impl Model {
             queue.gates = Gates { credit: 0, at: now, shut: false };
         }
         for name in self.queues_by_place() {
+            self.reset_lanes(&name, true);
             self.shut_if_none_passes(&name);
             self.queue_mut(&name).timer = None;
             self.arm(&name);
@@ -146,15 +173,21 @@ impl Model {
         policy: std::rc::Rc<broker::policy::Policy>,
     ) {
         let now = self.now;
-        let before = self.queues[name].policy.rate;
+        let before = queue_rate(&self.queues[name].policy);
+        let limits_before = key_limits(&self.queues[name].policy);
+        let limits = key_limits(&policy);
+        let rate = queue_rate(&policy);
         let mut credit = if before.is_some() { self.credit(name) } else { 0 };
-        if before != policy.rate {
+        if before != rate {
             let jobs = (credit / JOB).min(u128::from(policy.burst()));
-            credit = if policy.rate.is_some() { jobs * JOB } else { 0 };
+            credit = if rate.is_some() { jobs * JOB } else { 0 };
         }
         let queue = self.queue_mut(name);
         queue.policy = policy;
         (queue.gates.credit, queue.gates.at) = (credit, now);
+        if limits != limits_before {
+            self.reset_lanes(name, limits_before.is_none());
+        }
         self.shut_if_none_passes(name);
     }
 }

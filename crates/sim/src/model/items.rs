@@ -79,7 +79,7 @@ impl Model {
                 }
                 FetchMode::Take => {
                     let created = self.jobs[&id].created;
-                    self.pass_gates(&queue);
+                    self.pass_gates(&queue, id);
                     let queue = self.queue_mut(&queue);
                     queue.deletes += 1;
                     queue.last_read = Some(created);

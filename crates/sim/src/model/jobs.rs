@@ -67,6 +67,7 @@ impl Model {
             tags: None,
             kind: JobKind::Logged,
             key: None,
+            group: None,
             expires: None,
             watchers: Vec::new(),
             progress: (0, 0),
@@ -105,8 +106,12 @@ impl Model {
             State::Ready | State::Buried { .. } | State::Delayed { .. } => job.since,
             State::Leased(_) => 0,
         };
-        job.state = State::Ready;
         let queue = job.queue.clone();
+        self.enter_lane(id);
+        self.job_mut(id).state = State::Ready;
+        if self.is_keyed(&queue) {
+            return self.offer_by_key(&queue, id);
+        }
         if self.is_paused(&queue) || self.reads_blocked() || self.is_shut(&queue) {
             self.arm(&queue);
             return;
@@ -118,6 +123,24 @@ impl Model {
         }
         self.arm(&queue);
         self.wake_sleepers(&queue, 1);
+    }
+
+    /// Like [`Model::offer`], for a queue with limits for each key.
+    fn offer_by_key(&mut self, queue: &Name, id: u64) {
+        self.arm(queue);
+        let opened = self.open_due_lanes(queue);
+        let is_held = self.is_paused(queue)
+            || self.reads_blocked()
+            || self.is_shut(queue)
+            || !opened && !self.key_is_open(queue, id);
+        if is_held {
+            return;
+        }
+        if opened || self.first_waiter(queue).is_some() {
+            self.serve_waiters(queue);
+        } else {
+            self.wake_sleepers(queue, 1);
+        }
     }
 
     pub(super) fn first_waiter(&self, queue: &Name) -> Option<Place> {
@@ -167,7 +190,7 @@ impl Model {
         job.warnings.clear();
         self.conn(place).worker.newest = Some(number);
         self.renew_deadline(id);
-        self.pass_gates(&queue);
+        self.pass_gates(&queue, id);
         if was_ready {
             self.record_counts(id);
         } else {
@@ -270,9 +293,15 @@ impl Model {
                 self.drop_queue_if_unwanted(&queue);
                 Err(self.denial(id))
             }
-            Some(_) if self.is_shut_for_takers(&self.jobs[&id].queue) => Err(self.denial(id)),
+            Some(_) if self.is_held_by_gates(id) => Err(self.denial(id)),
             Some(_) => Ok(self.reserve_now(place, id)),
         }
+    }
+
+    /// True if the limits of a queue keep a client from taking this job by its number.
+    fn is_held_by_gates(&self, id: u64) -> bool {
+        let queue = &self.jobs[&id].queue;
+        self.gates_are_shut_for_takers(queue) || !self.key_is_open(queue, id)
     }
 
     pub(super) fn delete(&mut self, place: Place, id: u64) -> Result<Need, Need> {
@@ -300,7 +329,7 @@ impl Model {
         }
         let due = self.now + u64::from(delay) * 1000;
         let queue = self.jobs[&id].queue.clone();
-        self.free_slot(&queue);
+        self.free_slot(&queue, self.jobs[&id].group);
         let job = self.jobs.get_mut(&id).expect("it is held");
         (job.pri, job.delay) = (pri, delay);
         job.counts.releases += 1;
@@ -337,7 +366,7 @@ impl Model {
             let order = self.next_buried;
             self.next_buried += 1;
             let queue = self.jobs[&id].queue.clone();
-            self.free_slot(&queue);
+            self.free_slot(&queue, self.jobs[&id].group);
             let job = self.job_mut(id);
             job.pri = pri;
             job.counts.buries += 1;

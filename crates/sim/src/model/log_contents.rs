@@ -64,6 +64,7 @@ pub(crate) struct StoredJob {
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
     pub(crate) key: Option<KeyHash>,
+    pub(crate) group: Option<KeyHash>,
     /// The job before its last [`Record::Moved`]. If the disk was full, the log may lack this
     /// record. Then a restart can recover this older state.
     pub(crate) before: Option<Rc<StoredJob>>,
@@ -104,6 +105,7 @@ impl StoredJob {
             tags: job.tags.clone(),
             expires: job.expires,
             key: job.key,
+            group: job.group,
             before: None,
         }
     }
@@ -129,7 +131,7 @@ impl StoredJob {
         found.state == state
             && found.order == self.order
             && found.tags == self.tags
-            && (found.expires, found.key) == (self.expires, self.key)
+            && (found.expires, found.key, found.group) == (self.expires, self.key, self.group)
             && found.counts.strict() == self.counts.strict()
             && (found.attempts, &found.death) == (self.attempts, &self.death)
             && found.body == self.body

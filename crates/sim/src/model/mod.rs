@@ -22,6 +22,7 @@ mod history;
 mod items;
 mod jobs;
 mod kestrel;
+mod lanes;
 mod log_contents;
 mod moves;
 mod outcome;
@@ -221,6 +222,8 @@ pub(crate) struct Job {
     pub(crate) kind: JobKind,
     /// The key that makes the job unique.
     pub(crate) key: Option<KeyHash>,
+    /// The key whose limits count for the job.
+    pub(crate) group: Option<KeyHash>,
     /// The job expires after this moment.
     pub(crate) expires: Option<u64>,
     /// Connections that wait for the job's outcome. A connection is listed once per submit.
@@ -274,6 +277,12 @@ pub(crate) struct Queue {
     policy: Rc<Policy>,
     gates: gates::Gates,
     phase: Option<pauses::Phase>,
+    /// The keys that have jobs, or had jobs before.
+    lanes: BTreeMap<KeyHash, lanes::Lane>,
+    /// All buckets of keys were empty at this moment.
+    lanes_empty_at: u64,
+    /// Leases with smaller numbers do not count for their keys.
+    first_lease: u64,
     /// When the queue first had a policy, a parent, a child or a job that expires, or became a
     /// queue of items.
     extra_since: Option<u64>,

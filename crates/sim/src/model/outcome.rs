@@ -145,7 +145,7 @@ impl Model {
     pub(super) fn remove_job(&mut self, id: u64) -> Need {
         let job = self.jobs.remove(&id).expect("it was just looked at");
         if matches!(job.state, State::Leased(_)) {
-            self.free_slot(&job.queue);
+            self.free_slot(&job.queue, job.group);
         }
         let mut need = 0;
         if job.kind == JobKind::Logged {

@@ -31,6 +31,9 @@ impl Model {
             policy: Rc::default(),
             gates,
             phase: None,
+            lanes: BTreeMap::new(),
+            lanes_empty_at: self.now,
+            first_lease: 0,
             extra_since: None,
             timer: None,
             last_read: None,
@@ -154,9 +157,10 @@ impl Model {
         }
     }
 
-    /// The first ready job, even if the queue is paused.
+    /// The job that is handed out next, or else the first ready job, even if the queue is paused.
     pub(super) fn first_ready(&self, queue: &Name) -> Option<u64> {
-        self.ready_keys(queue).min().map(|(_, id)| id)
+        let first = || self.ready_keys(queue).min().map(|(_, id)| id);
+        if self.is_keyed(queue) { self.first_eligible(queue).or_else(first) } else { first() }
     }
 
     /// The ids of the ready jobs of a queue.

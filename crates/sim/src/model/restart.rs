@@ -193,6 +193,7 @@ impl Model {
                 tags: image.tags.clone(),
                 kind: JobKind::Logged,
                 key: image.key,
+                group: image.group,
                 expires: image.expires,
                 watchers: Vec::new(),
                 progress: (0, 0),

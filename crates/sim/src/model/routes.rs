@@ -169,10 +169,10 @@ impl Model {
                 (false, _) => Err(Refused::QueueFull),
                 (true, true) => self.admit(queue, offer),
                 (true, false) => {
-                    self.check_size(queue, job.body.len()).map(|()| Admitted::New(None))
+                    self.check_size(queue, job.body.len()).map(|()| Admitted::New(None, None))
                 }
             };
-            has_room.push(matches!(admitted, Ok(Admitted::New(_))));
+            has_room.push(matches!(admitted, Ok(Admitted::New(..))));
             match admitted {
                 Ok(Admitted::Same(id)) => {
                     known = known.max(self.jobs[&id].need);
@@ -186,9 +186,9 @@ impl Model {
                         routed.ended = routed.ended.or(Some(id));
                     }
                 }
-                Ok(Admitted::New(key)) if *stores => {
+                Ok(Admitted::New(key, group)) if *stores => {
                     let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
-                    let mut job = Job { key, ..job.clone() };
+                    let mut job = Job { key, group, ..job.clone() };
                     self.fill_in(queue, &mut job, unsent, kind);
                     let id = self.enter(queue, job, kind);
                     ids.push(id);
@@ -200,7 +200,7 @@ impl Model {
                 Err(refused) if *role == Role::Requested => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
-                Ok(Admitted::New(_)) | Err(_) => {}
+                Ok(Admitted::New(..)) | Err(_) => {}
             }
         }
         routed.first = ids.first().copied();
@@ -294,9 +294,10 @@ impl Model {
     pub(super) fn admit(&mut self, queue: &Name, offer: Offer<'_>) -> Result<Admitted, Refused> {
         self.sweep_some(queue, PUT_ENDS_MAX);
         self.check_size(queue, offer.body.len())?;
-        let admitted = self.check_unique(queue, offer)?;
-        if let Admitted::New(_) = admitted {
+        let mut admitted = self.check_unique(queue, offer)?;
+        if let Admitted::New(_, group) = &mut admitted {
             self.make_room(queue, offer.body.len())?;
+            *group = self.group_key_for(queue, offer);
         }
         Ok(admitted)
     }
@@ -385,6 +386,7 @@ impl Model {
 
     /// Like `sweep`, for at most `max` jobs.
     fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
+        self.open_lanes(queue);
         if !self.head_is_expired(queue) {
             return (0, 0);
         }

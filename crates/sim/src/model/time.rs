@@ -93,7 +93,8 @@ impl Model {
             if unpauses {
                 queue.pause = None;
             }
-            let opens = model.open_gates(name) | model.look_at_pause(name);
+            let opens =
+                model.open_gates(name) | model.look_at_pause(name) | model.open_due_lanes(name);
             if unpauses || opens && !model.is_paused(name) {
                 model.serve_waiters(name);
             }

@@ -29,11 +29,11 @@ impl<'a> Offer<'a> {
     }
 }
 
-/// How a queue takes a put: as a new job with this key, as a job that it has, or as a job that has
+/// How a queue takes a put: as a new job with these keys, as a job that it has, or as a job that has
 /// ended. Then the reply depends on a record.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Admitted {
-    New(Option<KeyHash>),
+    New(Option<KeyHash>, Option<KeyHash>),
     Same(u64),
     Ended(u64, Need),
 }
@@ -51,11 +51,11 @@ impl Model {
         queue: &Name,
         offer: Offer<'_>,
     ) -> Result<Admitted, Refused> {
-        let Some(key) = self.key_for(queue, offer) else { return Ok(Admitted::New(None)) };
+        let Some(key) = self.key_for(queue, offer) else { return Ok(Admitted::New(None, None)) };
         let found = self.equal_job(queue, key, |job| self.can_stand_in(job, queue, offer));
         let claim = self.claim_on(queue, key);
         if found.is_none() && claim.is_none() {
-            return Ok(Admitted::New(Some(key)));
+            return Ok(Admitted::New(Some(key), None));
         }
         self.tally.duplicates += 1;
         let on_duplicate = self.queues[queue].policy.unique.on_duplicate;

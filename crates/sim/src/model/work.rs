@@ -214,7 +214,10 @@ impl Model {
     /// ready.
     pub(super) fn misses_work(&self, place: Place) -> bool {
         // If the gates of a queue can open, the queue's timer wakes its workers next.
-        let is_shut = |queue: &Name| self.is_shut(queue);
+        // If its head has expired, the timer ends the head first.
+        let is_shut = |queue: &Name| {
+            self.is_shut(queue) || self.lane_moment(queue).is_some() || self.head_is_expired(queue)
+        };
         let queues = self.conns[&place].worker.queues();
         self.setting.wake_max == 0
             && self.conns[&place].worker.asleep
@@ -227,7 +230,13 @@ impl Model {
         let worker = &self.conns[&place].worker;
         let is_sure = worker.asleep && self.setting.wake_max == 0 && !self.reads_blocked();
         let queues = if is_sure { worker.queues() } else { BTreeSet::new() };
-        queues.into_iter().filter(|queue| !self.is_paused(queue) && !self.is_shut(queue)).collect()
+        let is_held = |queue: &Name| {
+            self.is_paused(queue)
+                || self.is_shut(queue)
+                || self.lane_moment(queue).is_some()
+                || self.head_is_expired(queue)
+        };
+        queues.into_iter().filter(|queue| !is_held(queue)).collect()
     }
 
     /// The number of unfinished jobs, and the number of leased jobs among them.

@@ -104,7 +104,7 @@ impl Gates {
             }
             self.pauses_judged += 1;
         }
-        let Some(rate) = rules.rate else { return Ok(()) };
+        let Some(rate) = rules.rate.filter(|_| rules.rate_key.is_none()) else { return Ok(()) };
         let per_ms = u128::from(rate.per.millis());
         let milli = u128::from(rate.milli.get());
         let of_a_second = (milli / per_ms).max(1) as u32;
@@ -141,7 +141,9 @@ impl Gates {
     /// large, but it does not grow.
     pub(super) fn check_leased(&mut self, queue: &str, leased: u32) -> Checked {
         let before = self.leased.insert(queue.to_owned(), leased).unwrap_or(leased);
-        let limit = self.rules_of(queue).and_then(|rules| rules.concurrency);
+        let limit = self
+            .rules_of(queue)
+            .and_then(|rules| rules.concurrency.filter(|_| rules.concurrency_key.is_none()));
         let Some(limit) = limit else { return Ok(()) };
         self.slots_judged += u64::from(leased > 0);
         if leased > limit.get().max(before) {

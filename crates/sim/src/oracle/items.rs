@@ -253,6 +253,12 @@ impl Items {
         self.rule_history.rules_of(queue, self.alone).iter().any(QueueRules::has_gates)
     }
 
+    /// True if a job can come before an earlier job with another key.
+    fn may_have_keys(&self, queue: &str) -> bool {
+        let rules = self.rule_history.rules_of(queue, self.alone);
+        rules.iter().any(|rules| rules.group_key().is_some())
+    }
+
     fn may_be_alias(&self, queue: &str) -> bool {
         self.rule_history.rules_of(queue, self.alone).iter().any(|rules| rules.is_alias)
     }

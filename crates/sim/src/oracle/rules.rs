@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use broker::policy::{
-    DeadTarget, OnDuplicate, QueueSync, Rate, Rule, Rules, Setting, UniqueWindow, WhenFull,
+    DeadTarget, Key, OnDuplicate, QueueSync, Rate, Rule, Rules, Setting, UniqueWindow, WhenFull,
 };
 
 use crate::windows::Window;
@@ -27,6 +27,8 @@ pub(super) struct QueueRules {
     pause_cron: Option<String>,
     pause_length_ms: u64,
     pause_zone: String,
+    pub(super) rate_key: Option<Key>,
+    pub(super) concurrency_key: Option<Key>,
     /// Some puts store nothing, because another job has their key.
     is_unique: bool,
     refuses_duplicates: bool,
@@ -111,6 +113,12 @@ impl QueueRules {
         Some(Window::new(cron, self.pause_length_ms, zone))
     }
 
+    /// The key whose limits count for a job.
+    pub(super) fn group_key(&self) -> Option<&Key> {
+        let slots = self.concurrency_key.as_ref().filter(|_| self.concurrency.is_some());
+        slots.or_else(|| self.rate_key.as_ref().filter(|_| self.rate.is_some()))
+    }
+
     fn apply(&mut self, setting: &Setting) {
         match setting {
             Setting::Pause(is_on) => {
@@ -134,6 +142,8 @@ impl QueueRules {
             Setting::Rate(rate) => self.rate = *rate,
             Setting::RateBurst(burst) => self.rate_burst = *burst,
             Setting::Concurrency(limit) => self.concurrency = *limit,
+            Setting::RateKey(key) => self.rate_key.clone_from(key),
+            Setting::ConcurrencyKey(key) => self.concurrency_key.clone_from(key),
             Setting::UniqueBy(key) => {
                 self.is_unique = key.is_some();
                 self.part = key.as_ref().and_then(|key| Part::of(key.as_str()));

@@ -65,6 +65,17 @@ fn gates(rng: &mut Rng) -> Rule {
     if kind < 2 {
         rule.settings.extend(Rule::new([""], [slots(rng)]).settings);
     }
+    if rng.coin() {
+        // Most bodies are random bytes. The pattern finds few different keys in them.
+        let by = *rng.pick(&["prefix:1", "regex:(?-u)([abx01])", "gm:unique"]);
+        let key = || Some(by.parse().expect("it is a key"));
+        let settings = match rng.below(3) {
+            0 => vec![Setting::RateKey(key())],
+            1 => vec![Setting::ConcurrencyKey(key())],
+            _ => vec![Setting::RateKey(key()), Setting::ConcurrencyKey(key())],
+        };
+        rule.settings.extend(Rule::new([""], settings).settings);
+    }
     rule
 }
 

@@ -8,7 +8,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::engine::put::{Admitted, Offer};
 use crate::ids::{JobId, JobSlot, QueueId};
-use crate::jobs::{Draft, JobKind};
+use crate::jobs::{Draft, JobKind, PutKeys};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 use crate::queues::Extension;
@@ -235,19 +235,17 @@ impl Engine {
             } else {
                 // The queue stores no job, so only the size of the body is checked (spec kestrel
                 // 3.1).
-                self.check_size(queue, body_bytes).map(|()| Admitted::New(None))
+                self.check_size(queue, body_bytes).map(|()| Admitted::New(PutKeys::default()))
             };
             // A job that is there already has its copies.
             has_room.push(matches!(admitted, Ok(Admitted::New(_))));
             match admitted {
-                Ok(Admitted::New(key)) if stores => {
+                Ok(Admitted::New(keys)) if stores => {
                     let is_watched =
                         draft.foreground && role == Role::Requested && routed.requested.is_none();
                     let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
                     let slot = self.insert_job(queue, draft.clone(), kind);
-                    if let Some(key) = key {
-                        self.jobs.set_unique_key(slot, key);
-                    }
+                    self.set_keys(slot, keys);
                     slots.push(slot);
                     if role == Role::Requested {
                         routed.requested = routed.requested.or(Some(slot));
@@ -302,12 +300,12 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<Admitted, Refused> {
         let Some(extension) = self.queues[queue].extension() else {
-            return Ok(Admitted::New(None));
+            return Ok(Admitted::New(PutKeys::default()));
         };
         let is_unique = extension.policy().unique.by.is_some();
         let body_bytes = offer.body.len();
         self.sweep(queue, PUT_ENDS_MAX, effects);
-        let mut admitted = Admitted::New(None);
+        let mut admitted = Admitted::New(PutKeys::default());
         if is_unique {
             self.check_size(queue, body_bytes)?;
             if let Some(key) = self.key_for(queue, offer.body, offer.unique) {
@@ -317,8 +315,9 @@ impl Engine {
             }
         }
         // A full queue has room for a job that it has already.
-        if let Admitted::New(_) = admitted {
+        if let Admitted::New(keys) = &mut admitted {
             self.make_room(queue, body_bytes, effects)?;
+            keys.group = self.group_key_for(queue, offer);
         }
         Ok(admitted)
     }

@@ -10,9 +10,9 @@ use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::engine::put::{Refused, Submit};
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
-use crate::jobs::{Body, Draft, JobKind, Stage, State};
+use crate::jobs::{Body, Draft, JobKind, PutKeys, Stage, State};
 use crate::limits::{SAME_UNIQUE_MAX, UNIT_BODY_BYTES};
-use crate::policy::{KeyHash, KeySource, OnDuplicate, UniqueWindow};
+use crate::policy::{Key, KeyHash, KeySource, OnDuplicate, UniqueWindow};
 use crate::queues::Extension;
 
 /// A put into one queue, as the check for an equal job sees it.
@@ -46,9 +46,9 @@ impl<'a> Offer<'a> {
 /// How a queue takes a put.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::engine) enum Admitted {
-    /// As a new job, with this key.
-    New(Option<KeyHash>),
-    /// This job has its key, so the queue stores nothing.
+    /// As a new job, with these keys.
+    New(PutKeys),
+    /// This job has its unique key, so the queue stores nothing.
     Same(JobSlot),
     /// This job has ended, but its key is still taken. So the queue stores nothing.
     Ended(JobId),
@@ -58,7 +58,15 @@ impl Engine {
     /// The key that a put into this queue gets. `None`: the policy of the queue does not ask for
     /// one, or the put has none.
     pub(super) fn key_for(&self, queue: QueueId, body: &Body, unique: &[u8]) -> Option<KeyHash> {
-        let by = self.policy_of(queue)?.unique.by.as_ref()?;
+        self.compute_key(self.policy_of(queue)?.unique.by.as_ref()?, body, unique)
+    }
+
+    /// The group key that a put into this queue gets.
+    pub(super) fn group_key_for(&self, queue: QueueId, offer: Offer<'_>) -> Option<KeyHash> {
+        self.compute_key(self.policy_of(queue)?.group_key()?, offer.body, offer.unique)
+    }
+
+    fn compute_key(&self, by: &Key, body: &Body, unique: &[u8]) -> Option<KeyHash> {
         let source = KeySource { body, gearman_unique: unique, client: "" };
         self.meter.count(by.bytes_read(source) / UNIT_BODY_BYTES);
         let value = by.compute(source);
@@ -76,7 +84,7 @@ impl Engine {
         let found = self.key_holder(queue, key, None, |slot| self.can_stand_in(slot, queue, offer));
         let claim = if found.is_none() { self.claim_on(queue, key) } else { None };
         if found.is_none() && claim.is_none() {
-            return Ok(Admitted::New(Some(key)));
+            return Ok(Admitted::New(PutKeys { unique: Some(key), group: None }));
         }
         let on_duplicate = self.policy_of(queue).map(|policy| policy.unique.on_duplicate);
         if on_duplicate == Some(OnDuplicate::Refuse) {
@@ -85,7 +93,8 @@ impl Engine {
         let Some(slot) = found else {
             self.tally.duplicates_joined += u64::from(!offer.is_watched);
             effects.records.push(Record::KnownEnded);
-            return Ok(claim.map_or(Admitted::New(Some(key)), |claim| Admitted::Ended(claim.id)));
+            let keys = PutKeys { unique: Some(key), group: None };
+            return Ok(claim.map_or(Admitted::New(keys), |claim| Admitted::Ended(claim.id)));
         };
         self.tally.duplicates_joined += 1;
         if !offer.is_watched {

@@ -3,9 +3,9 @@
 
 use super::{Asker, Held};
 use crate::engine::Engine;
-use crate::ids::{Millis, QueueId};
+use crate::ids::{JobSlot, Millis, QueueId};
 use crate::policy::Policy;
-use crate::queues::{Extension, GateTerms, Queue};
+use crate::queues::{Extension, GateTerms, Lanes, Queue, Walk};
 use crate::timers::TimerKey;
 
 impl Engine {
@@ -34,7 +34,9 @@ impl Engine {
             return u64::MAX;
         }
         let terms = self.gate_terms(queue);
-        queue.extension().map_or(u64::MAX, |extension| extension.openings(terms))
+        let by_lanes = self.lanes(queue).map_or(u64::MAX, Lanes::openings);
+        let openings = queue.extension().map_or(u64::MAX, |extension| extension.openings(terms));
+        openings.min(by_lanes)
     }
 
     /// Why the gates of a queue let no job through to this asker. If a token or a slot is there, and
@@ -42,7 +44,21 @@ impl Engine {
     #[inline]
     pub(in crate::engine) fn gate(&self, queue: &Queue, asker: Asker) -> Option<Held> {
         // Normally no queue has gates. Then this reads no memory of the queue.
-        if self.is_shut(queue) { self.shut_gate(queue, asker) } else { None }
+        if self.queues.have_gates() { self.gate_or_lanes(queue, asker) } else { None }
+    }
+
+    #[cold]
+    fn gate_or_lanes(&self, queue: &Queue, asker: Asker) -> Option<Held> {
+        let shut = if self.is_shut(queue) { self.shut_gate(queue, asker) } else { None };
+        shut.or_else(|| self.lanes_gate(queue))
+    }
+
+    /// Why a request that names this job does not get it, although the queue is not paused. `None`:
+    /// it does.
+    pub(in crate::engine) fn gate_of_job(&self, slot: JobSlot) -> Option<Held> {
+        let queue = &self.queues[self.jobs[slot].queue()];
+        let shut = if self.is_shut(queue) { self.shut_gate(queue, Asker::Taker) } else { None };
+        shut.or_else(|| self.lane_gate(queue, slot))
     }
 
     #[cold]
@@ -97,10 +113,23 @@ impl Engine {
         extension.gates_open(self.gate_terms(queue)).map(|moment| moment.max(self.now))
     }
 
+    /// The moment at which the queue's timer must open or sort lanes.
+    pub(in crate::engine) fn lanes_moment(&self, queue: &Queue) -> Option<Millis> {
+        let extension = queue.extension().filter(|_| self.queues.have_gates())?;
+        let moment = extension.lanes()?.next_moment(self.gate_terms(queue))?;
+        Some(moment.max(self.now))
+    }
+
     /// Empties the buckets of all queues. For a follower that becomes the leader, and does not know
     /// how many tokens the old leader has left. A follower's timers do not run, so no gate with a rate is
     /// open.
     pub fn empty_buckets(&mut self) {
         self.queues.buckets_empty_at = self.now;
+        // The lanes of a queue are sorted again, because none of them may be open.
+        if self.queues.have_gates() && self.walk.is_none() {
+            let mut walk = Walk::new(None, true, false);
+            self.timers.arm(&mut walk.timer, self.now, TimerKey::Walk);
+            self.walk = Some(walk);
+        }
     }
 }

@@ -44,6 +44,7 @@ impl Engine {
         self.tally.takes += 1;
         if self.queues.have_gates() {
             self.pass_gates(self.jobs[slot].queue());
+            self.pass_lane(slot, lease.is_some());
         }
         let ready_since = self.jobs[slot].ready_since();
         self.tally.times.waits_ms.add(self.now.since(ready_since));
@@ -67,7 +68,10 @@ impl Engine {
         if let Some(session) = self.sessions.find_mut(lease.holder) {
             session.let_go(queue, lease.id, deadline, slot);
         }
-        self.free_slot(queue);
+        if self.queues.have_gates() {
+            self.free_slot(queue);
+            self.free_lane(slot, lease.id);
+        }
     }
 
     /// Notes a span of a job that began at `from` and ends now. The caller checks first whether spans

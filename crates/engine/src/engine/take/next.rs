@@ -42,6 +42,20 @@ pub enum Held {
         /// The limit.
         limit: u32,
     },
+    /// The policy limits how many jobs with the key of the first job the queue hands out in a time.
+    /// No job of another key is ready, or other limits hold them back.
+    KeyRate {
+        /// Milliseconds until the queue hands out a job of this key again.
+        wait_ms: u64,
+    },
+    /// The policy limits how many jobs with the key of the first job are leased at one time. No job of
+    /// another key is ready, or other limits hold them back.
+    KeyConcurrency {
+        /// The limit.
+        limit: u32,
+    },
+    /// The policy has changed, and the queue sorts its jobs by their keys.
+    Sorting,
 }
 
 /// Who asks for the next job.
@@ -66,8 +80,12 @@ impl Engine {
         if queue.head_is_cold() {
             return Err(Held::Cold);
         }
-        let (key, slot) = queue.ready().first().ok_or(Held::Empty)?;
-        let next = Next { key, slot: JobSlot(slot) };
+        let next = match self.lanes(queue) {
+            Some(lanes) => lanes.next(),
+            None => queue.ready().first().map(|(key, slot)| (key, JobSlot(slot))),
+        };
+        let (key, slot) = next.ok_or(Held::Empty)?;
+        let next = Next { key, slot };
         if self.may_expire(queue) && self.is_expired(next.slot) {
             return Err(Held::Expired);
         }

@@ -24,6 +24,9 @@ impl Engine {
     /// If no session waits, adds the job to the list of ready jobs.
     pub(in crate::engine) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
         let id = self.jobs[slot].queue();
+        if self.lanes(&self.queues[id]).is_some() {
+            return self.deliver_by_lanes(slot, effects);
+        }
         loop {
             let queue = &self.queues[id];
             let serves = self.shut(queue, Asker::Line).is_none() && !queue.head_is_cold();

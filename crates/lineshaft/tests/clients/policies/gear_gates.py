@@ -52,3 +52,21 @@ for thread in threads:
     thread.join(20)
 assert len(got) == 2, got
 got[1][1].sendWorkComplete()
+
+# One job of each customer at one time. Other customers do not wait.
+for body in (b"ada-1", b"ada-2", b"bob-1"):
+    client.submitJob(gear.Job(b"export_job", body), background=True)
+ada, bob = [connected(gear.Worker(name)) for name in ("ada", "bob")]
+for one in (ada, bob):
+    one.registerFunction("export_job")
+first, second = ada.getJob(), bob.getJob()
+assert (first.arguments, second.arguments) == (b"ada-1", b"bob-1"), (first, second)
+second.sendWorkComplete()
+asks = threading.Thread(target=lambda: got.append((bob, bob.getJob())), daemon=True)
+asks.start()
+time.sleep(0.3)
+assert len(got) == 2, got
+first.sendWorkComplete()
+asks.join(20)
+assert got[2][1].arguments == b"ada-2", got
+got[2][1].sendWorkComplete()

@@ -42,3 +42,20 @@ with (
         job = holder.reserve(timeout=0)
         assert job.id == number, job.id
         holder.delete(job)
+
+with greenstalk.Client(ADDRESS, use="exports", watch=["exports"]) as client:
+    # One job of each customer at one time. Other customers do not wait.
+    for body in ("ada-1", "ada-2", "bob-1"):
+        client.put(body, ttr=60)
+    first, second = client.reserve(timeout=0), client.reserve(timeout=0)
+    assert (first.body, second.body) == ("ada-1", "bob-1"), (first.body, second.body)
+    try:
+        client.reserve(timeout=0)
+        raise AssertionError("the slots of both customers are in use")
+    except greenstalk.TimedOutError:
+        pass
+    client.delete(second)
+    client.release(first, delay=30)
+    third = client.reserve(timeout=20)
+    assert third.body == "ada-2", third.body
+    client.delete(third)

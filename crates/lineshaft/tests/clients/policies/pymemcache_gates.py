@@ -41,3 +41,13 @@ assert get(holder, b"few_items/close/open") == item(b"few_items")
 assert get(other, b"few_items/t=100") == b""
 assert get(holder, b"few_items/close") == b""
 assert get(other, b"few_items/t=20000") == item(b"few_items")
+
+# One job of each customer at one time. Other customers do not wait.
+for body in (b"ada-1", b"ada-2", b"bob-1"):
+    assert holder.set("export_items", body)
+export = b"VALUE export_items 0 5\r\n"
+assert get(holder, b"export_items/open") == export + b"ada-1"
+assert get(other, b"export_items/open") == export + b"bob-1"
+assert get(other, b"export_items/close/open") == b""
+assert get(holder, b"export_items/close/open") == export + b"ada-2"
+assert get(holder, b"export_items/close") == b""

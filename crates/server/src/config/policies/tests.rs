@@ -38,11 +38,13 @@ fn every_key_is_read() {
         priority = 12
         delay = "5s"
         pause = { reason = "the database moves", cron = "0 0 * * sat", for = "2d", tz = "europe/berlin" }
-        rate = { per_minute = 2.5, burst = 7 }
-        concurrency = { limit = 3 }
+        rate = { per_minute = 2.5, burst = 7, key = "until:-" }
+        concurrency = { limit = 3, key = "until:-" }
         unique = { by = "prefix:8", window = "until-start", on_duplicate = "refuse", ignore_buried = true }
     "#;
     let expected = Policy {
+        rate_key: Some("until:-".parse().expect("it is a key")),
+        concurrency_key: Some("until:-".parse().expect("it is a key")),
         jobs_max: Some(1_000_000),
         bytes_max: Some(4 << 30),
         item_bytes_max: Some(128),

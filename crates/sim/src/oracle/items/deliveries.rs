@@ -141,7 +141,10 @@ impl Items {
     /// Called for an item that was handed out at once. Checks that no earlier item of the queue was
     /// certainly ready.
     pub(super) fn check_order(&mut self, id: usize, queue: &str) -> Checked {
-        if self.places.len() > ORDERED_PLACES_MAX || self.rule_history.ever_has_defaults() {
+        if self.places.len() > ORDERED_PLACES_MAX
+            || self.rule_history.ever_has_defaults()
+            || self.may_have_keys(queue)
+        {
             return Ok(());
         }
         let item = &self.known[id];
