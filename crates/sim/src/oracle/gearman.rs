@@ -12,6 +12,10 @@ use messages::{News, Reply, Request, Submit};
 use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
+/// The wall clocks of the nodes of a cluster, and the time of its leader, differ by at most this much. A
+/// client gives a time of the wall clock.
+const CLOCKS_MS: u64 = 25_000;
+
 #[derive(Debug)]
 pub(super) struct Gearman {
     peers: BTreeMap<Conn, Peer>,
@@ -286,7 +290,7 @@ impl Gearman {
             unique: Some(unique.clone()),
             body: body.clone(),
             state: match due {
-                Some(due) if due > now => State::Scheduled { due },
+                Some(due) if due + CLOCKS_MS > now => State::Scheduled { due },
                 _ => State::Ready { since: now },
             },
             put: None,
@@ -350,7 +354,7 @@ impl Gearman {
         }
         self.handles_judged += 1;
         match job.state {
-            State::Scheduled { due } if now < due => {
+            State::Scheduled { due } if now + CLOCKS_MS < due => {
                 return Err(format!("job {id} is due in {} ms", due - now));
             }
             State::Assigned { to } if to != conn => {
@@ -416,7 +420,9 @@ impl Gearman {
         for job in self.jobs.values_mut() {
             match job.state {
                 State::Ready { since: u64::MAX } => job.state = State::Ready { since: now },
-                State::Scheduled { due } if due <= now => job.state = State::Ready { since: now },
+                State::Scheduled { due } if due + CLOCKS_MS <= now => {
+                    job.state = State::Ready { since: now };
+                }
                 _ => {}
             }
         }

@@ -126,8 +126,8 @@ fn a_worker_that_sleeps_through_a_job_is_noticed() {
 fn a_job_has_one_worker_and_comes_in_time() {
     let calls = [background(), register(WORKER), register(OTHER), grab(WORKER), grab(OTHER)];
     assert_broken(&calls, "connection 2 holds job 1");
-    let scheduled = (CLIENT, ask(36, &["f", "", "1", "a"]), tell(8, &["H:sim:1"]));
-    assert_broken(&[scheduled, register(WORKER), grab(WORKER)], "is due in 990 ms");
+    let scheduled = (CLIENT, ask(36, &["f", "", "31", "a"]), tell(8, &["H:sim:1"]));
+    assert_broken(&[scheduled, register(WORKER), grab(WORKER)], "is due in 30990 ms");
 }
 
 #[test]
