@@ -12,7 +12,7 @@
 //!   `name`: parameters, and names of queues. `json`, `moment`: responses, and dates in them.
 //!   `cursor`: places in lists. `version`: `ETag`s.
 //! - `events`: what happens, for clients that wait for it. `cluster`, `connections`, `server`, `health`,
-//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `search`, `why`, `policies`: one topic
+//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `search`, `why`, `policies`, `crons`: one topic
 //!   each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
 //!   queues, for sorted lists. `top`: the queues with metrics of their own.
 
@@ -27,6 +27,7 @@ mod audit;
 mod bodies;
 mod cluster;
 mod connections;
+mod crons;
 mod cursor;
 mod events;
 mod form;

@@ -10,8 +10,8 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::{
-    act, audit, cluster, connections, events, history, job, jobs, log_health, policies, queue,
-    queues, search, server, version, why,
+    act, audit, cluster, connections, crons, events, history, job, jobs, log_health, policies,
+    queue, queues, search, server, version, why,
 };
 
 #[derive(OpenApi)]
@@ -32,6 +32,7 @@ use crate::{
         cluster::get_cluster,
         policies::get_policies,
         policies::get_effective,
+        crons::get_crons,
         queues::get_queues,
         queue::get_queue,
         why::get_why,

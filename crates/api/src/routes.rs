@@ -15,8 +15,8 @@ use crate::state::Api;
 use crate::types::Role;
 use crate::version::Condition;
 use crate::{
-    act, cluster, connections, events, history, job, jobs, log_health, openapi, policies, queue,
-    queues, search, server, why,
+    act, cluster, connections, crons, events, history, job, jobs, log_health, openapi, policies,
+    queue, queues, search, server, why,
 };
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
@@ -33,6 +33,7 @@ fn table() -> Vec<Endpoint> {
         at("/cluster", get(cluster::get_cluster)),
         at("/policies", get(policies::get_policies)),
         at("/policies/effective", get(policies::get_effective)),
+        at("/crons", get(crons::get_crons)),
         at("/queues", get(queues::get_queues)),
         at(
             "/queues/{queue}",

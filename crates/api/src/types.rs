@@ -6,6 +6,7 @@
 mod changes;
 mod cluster;
 mod connections;
+mod crons;
 mod dead_letters;
 mod log;
 mod operations;
@@ -26,6 +27,7 @@ pub use cluster::{
 pub use connections::{
     Connection, ConnectionWait, Connections, Consumer, Consumers, HeldJob, WaitFor,
 };
+pub use crons::{Cron, Crons};
 pub use dead_letters::{DeadFilter, DeadLetter, DeathCause};
 pub use log::{Log, Recovery};
 pub use operations::{Operation, OperationKind, OperationStatus, Operations, StartOperation};

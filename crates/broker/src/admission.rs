@@ -7,6 +7,7 @@ pub(crate) mod queue_limit;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use engine::crons::CRONS_BYTES_MAX;
 use engine::{Engine, Refused};
 
 use crate::broker::Shared;
@@ -117,6 +118,12 @@ impl Shared {
     ) -> Result<(), PutRefusal> {
         let checked = self.check(core, body_bytes, is_logged);
         checked.inspect_err(|refusal| self.refusals.count(*refusal))
+    }
+
+    /// Whether the server takes the jobs of entries with schedules now.
+    pub(crate) fn admits_crons(&self, core: &Core) -> bool {
+        let has_room = core.ledger.log().is_none_or(|log| log.admits_put(CRONS_BYTES_MAX));
+        has_room && !self.draining() && self.has_memory_for(core, CRONS_BYTES_MAX)
     }
 
     fn check(

@@ -170,6 +170,8 @@ impl Core {
             | Record::Known(..)
             | Record::KnownEnded
             | Record::Claim(_)
+            | Record::Crons
+            | Record::CronState(_)
             | Record::Status => {}
         }
     }

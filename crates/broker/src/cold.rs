@@ -48,7 +48,10 @@ pub(crate) fn classify(meta: &Meta<'_>) -> Option<Class> {
     let expires = facts.expires.is_some();
     // The place of a job in its list must not go by the wall clock.
     let has_place = facts.wall.is_none() || expires;
-    let is_bare = facts.death.is_none() && facts.key.is_none() && facts.group.is_none();
+    let is_bare = facts.death.is_none()
+        && facts.key.is_none()
+        && facts.group.is_none()
+        && facts.fired.is_none();
     let may_be_cold = !Engine::needs_body(tags) && is_bare;
     let is_plain = facts.state != State::Leased && may_be_cold && has_place;
     let key = BlockFacts::place(&facts);

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use engine::crons::{CronState, CronTable};
 use engine::policy::Rules;
 use engine::{Body, JobBody, JobId, JobSlot, Millis, QueueFacts, QueueId, Record, Status};
 use log::{Log, Meta, QueueRef};
@@ -324,6 +325,14 @@ impl<'a> Applier<'a> {
             let rules = Rules::decode(value).ok_or_else(unknown)?;
             core.engine.apply_rules(rules, &mut core.effects);
             core.trim_bodies();
+        } else if key == meta::CRONS_KEY {
+            core.engine.restore_crons(CronTable::decode(value).ok_or_else(unknown)?);
+        } else if let Some(name) = meta::cron_of_fact(key) {
+            let state = match value {
+                [] => None,
+                _ => Some(CronState::decode(value).ok_or_else(unknown)?),
+            };
+            core.engine.restore_cron_state(name, state);
         } else if key == meta::STATUS_KEY {
             let [number] = value else { return Err(unknown()) };
             core.engine.restore_status(Status::from_number(*number).ok_or_else(unknown)?);

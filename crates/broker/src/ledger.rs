@@ -74,6 +74,9 @@ struct UnwrittenFacts {
     claims: BTreeSet<ClaimKey>,
     policies: bool,
     status: bool,
+    crons: bool,
+    /// The states of the entries with these names.
+    cron_states: BTreeSet<Box<[u8]>>,
 }
 
 impl Ledger {
@@ -215,12 +218,18 @@ impl Ledger {
     /// Writes the facts for which the log had no room before. Does nothing if the log still has no
     /// room.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
-        let UnwrittenFacts { queues, claims, policies, status } = &self.unwritten_facts;
-        let owes = *policies || *status || !queues.is_empty() || !claims.is_empty();
+        let UnwrittenFacts { queues, claims, policies, status, crons, cron_states } =
+            &self.unwritten_facts;
+        let owes = *policies
+            || *status
+            || *crons
+            || !queues.is_empty()
+            || !claims.is_empty()
+            || !cron_states.is_empty();
         if !owes || !self.admits_update() {
             return;
         }
-        let UnwrittenFacts { queues, mut claims, policies, status } =
+        let UnwrittenFacts { queues, mut claims, policies, status, crons, cron_states } =
             take(&mut self.unwritten_facts);
         // There can be many, and each needs room.
         while self.admits_update()
@@ -240,6 +249,12 @@ impl Ledger {
         }
         if status {
             self.write(Record::Status, engine);
+        }
+        if crons {
+            self.write(Record::Crons, engine);
+        }
+        for name in cron_states {
+            self.write(Record::CronState(name), engine);
         }
     }
 
@@ -286,6 +301,10 @@ impl Ledger {
             // Policies and the status are already in force. They are written when the log has room.
             Record::Policies if !self.admits_update() => self.unwritten_facts.policies = true,
             Record::Status if !self.admits_update() => self.unwritten_facts.status = true,
+            Record::Crons if !self.admits_update() => self.unwritten_facts.crons = true,
+            Record::CronState(name) if !self.admits_update() => {
+                self.unwritten_facts.cron_states.insert(name);
+            }
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
             // A put or a registration can cause this record, because it can set the queue's `kept`.
@@ -327,6 +346,13 @@ impl Ledger {
             }
             Record::Policies => {
                 self.write_fact(meta::POLICIES_KEY, &engine.policies().encode(), engine);
+            }
+            Record::Crons => {
+                self.write_fact(meta::CRONS_KEY, &engine.cron_table().encode(), engine);
+            }
+            Record::CronState(name) => {
+                let state = engine.cron_state(&name).map_or_else(Vec::new, |state| state.encode());
+                self.write_fact(&meta::cron_key(&name), &state, engine);
             }
             Record::Status => self.write_fact(meta::STATUS_KEY, &[engine.status() as u8], engine),
         }

@@ -44,6 +44,7 @@ pub use broker::{Broker, BrokerError, Clock, HEAD_JOBS, OnProgress, Options};
 pub use caller::{Assignment, Caller, MoveRefusal, Peeked, RedriveRefusal};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;
+pub use engine::crons;
 pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::schedule;

@@ -460,5 +460,6 @@ fn facts_of(job: &ForeignJob<'_>, numbers: &Numbers, now: Millis, wall_ahead_ms:
         wall: job.expires.or(is_delayed.then_some(job.due)).filter(|_| job.by_clock),
         key: job.unique,
         group: None,
+        fired: None,
     }
 }

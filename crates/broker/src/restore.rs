@@ -1,5 +1,6 @@
 //! Restores the jobs and facts of the log at a start.
 
+use engine::crons::{CronState, CronTable};
 use engine::policy::Rules;
 use engine::{Engine, JobBody, Status};
 use log::Restored;
@@ -75,6 +76,14 @@ impl Core {
         } else if key == meta::POLICIES_KEY {
             if let Some(rules) = Rules::decode(value) {
                 self.engine.restore_policies(rules);
+            }
+        } else if key == meta::CRONS_KEY {
+            if let Some(table) = CronTable::decode(value) {
+                self.engine.restore_crons(table);
+            }
+        } else if let Some(name) = meta::cron_of_fact(key) {
+            if let Some(state) = CronState::decode(value) {
+                self.engine.restore_cron_state(name, Some(state));
             }
         } else if key == meta::STATUS_KEY
             && let [number] = value

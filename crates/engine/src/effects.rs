@@ -70,6 +70,11 @@ pub enum Record {
     Claim(ClaimKey),
     /// New policies are in force. [`crate::Engine::policies`] returns the new policies.
     Policies,
+    /// New entries with schedules are in force. [`crate::Engine::cron_table`] returns them.
+    Crons,
+    /// The entry of this name has another state. [`crate::Engine::cron_state`] returns it. `None`: the
+    /// entry is gone.
+    CronState(Box<[u8]>),
     /// The status changed. [`crate::Engine::status`] returns the new status.
     Status,
 }

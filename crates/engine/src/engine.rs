@@ -10,6 +10,7 @@ mod attempts;
 mod bodies;
 mod check;
 mod cold;
+mod crons;
 mod dead_letters;
 mod expiry;
 mod finish;
@@ -42,6 +43,7 @@ pub use views::{HeldCursor, HeldJob, SessionView, SessionWait};
 
 use crate::chores::ChoreLine;
 use crate::claims::Claims;
+use crate::crons::Crons;
 use crate::effects::{Effects, Record};
 use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
@@ -96,6 +98,7 @@ pub struct Engine {
     claims: Claims,
 
     rules: InForce,
+    crons: Crons,
     server_status: ServerStatus,
     /// The walk that applies a change of the rules or of the status to each queue. `None`: no such
     /// walk is in progress.
@@ -128,6 +131,7 @@ impl Engine {
             news_queue: NewsQueue::default(),
             claims: Claims::default(),
             rules: InForce::default(),
+            crons: Crons::default(),
             server_status: ServerStatus::default(),
             walk: None,
             attempts_max: 0,

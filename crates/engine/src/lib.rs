@@ -20,6 +20,7 @@ mod bytes;
 mod chores;
 mod claims;
 mod collections;
+pub mod crons;
 mod effects;
 mod engine;
 mod hash;

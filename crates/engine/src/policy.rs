@@ -6,7 +6,7 @@
 //! to queues.
 
 mod check;
-mod codec;
+pub(crate) mod codec;
 mod dead_letters;
 mod defaults;
 mod gates;

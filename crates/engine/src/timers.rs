@@ -33,6 +33,8 @@ pub(crate) enum TimerKey {
     Rescheduling,
     /// The end of claims on keys of unique jobs.
     Claims,
+    /// The next job of an entry with a schedule.
+    Crons,
 }
 
 impl TimerKey {
@@ -46,6 +48,7 @@ impl TimerKey {
             Self::Walk => Self::Walk,
             Self::Rescheduling => Self::Rescheduling,
             Self::Claims => Self::Claims,
+            Self::Crons => Self::Crons,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use broker::crons::CronCounts;
 use broker::{
     Broker, CommitSizes, JobTimes, LogStats, Memory, Millis, PutRefusal, QueueStats, QueueUsage,
     Status, Totals, Turn,
@@ -61,6 +62,8 @@ pub(crate) struct Gathered {
     status: Status,
     /// Queues by label.
     queues: BTreeMap<String, QueueStats>,
+    /// What entries with schedules have done, by name.
+    crons: Vec<(String, CronCounts)>,
 }
 
 impl Gathered {
@@ -75,6 +78,7 @@ impl Gathered {
             draining: turn.draining(),
             status: turn.status(),
             queues: queues.collect(),
+            crons: turn.crons().map(|it| (escaped_name(&it.entry.name), it.counts)).collect(),
         }
     }
 
@@ -157,6 +161,7 @@ pub(crate) fn render(
     let mut page = Exposition::default();
     render_server(&mut page, identity, health, gathered);
     render_queues(&mut page, gathered);
+    render_crons(&mut page, &gathered.crons);
     render_totals(&mut page, &gathered.totals);
     render_times(&mut page, &gathered.times, requests);
     render_log(&mut page, &gathered.log);
@@ -214,6 +219,25 @@ fn render_server(
     ];
     for (name, status) in statuses {
         page.sample(&[("status", name)], u8::from(status == gathered.status));
+    }
+}
+
+fn render_crons(page: &mut Exposition, crons: &[(String, CronCounts)]) {
+    if crons.is_empty() {
+        return;
+    }
+    page.metric("lineshaft_cron_fired_total", Counter, "Jobs that [[cron]] entries have put.");
+    for (name, counts) in crons {
+        page.sample(&[("name", name)], counts.fired);
+    }
+    let help = "Instants at which [[cron]] entries have put no job, by reason.";
+    page.metric("lineshaft_cron_skipped_total", Counter, help);
+    for (name, counts) in crons {
+        let reasons =
+            [("overlap", counts.overlaps), ("missed", counts.missed), ("refused", counts.refused)];
+        for (reason, count) in reasons {
+            page.sample(&[("name", name), ("reason", reason)], count);
+        }
     }
 }
 

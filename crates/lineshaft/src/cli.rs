@@ -22,9 +22,9 @@ pub(crate) use cluster::{
 };
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use operator::{
-    ApiArguments, ClearArguments, ConnectionsArguments, ConsoleArguments, DoctorArguments,
-    DrainArguments, JobsArguments, MoveArguments, PingArguments, RedriveArguments, ReloadArguments,
-    SessionsArguments, StatusArguments, WhyArguments,
+    ApiArguments, ClearArguments, ConnectionsArguments, ConsoleArguments, CronArguments,
+    DoctorArguments, DrainArguments, JobsArguments, MoveArguments, PingArguments, RedriveArguments,
+    ReloadArguments, SessionsArguments, StatusArguments, WhyArguments,
 };
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
@@ -46,7 +46,7 @@ A first round, with the server running in another terminal:
 put, work, stats, peek, kick, delete, pause and bench use the beanstalkd
 protocol, and work with any such server. put, work and bench can also use those
 of Gearman and Kestrel, and peek that of Kestrel. top, status, jobs,
-move, clear, connections, console, why, drain, reload, ping and doctor use
+move, clear, connections, console, cron, why, drain, reload, ping and doctor use
 Lineshaft's HTTP API.";
 
 /// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
@@ -100,6 +100,7 @@ pub(crate) enum Command {
     Connections(ConnectionsArguments),
     Console(ConsoleArguments),
     Sessions(SessionsArguments),
+    Cron(CronArguments),
     Move(MoveArguments),
     Redrive(RedriveArguments),
     Clear(ClearArguments),

@@ -92,6 +92,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Move(arguments)) => commands::operator::move_jobs(&arguments),
         Some(Command::Redrive(arguments)) => commands::operator::redrive(&arguments),
         Some(Command::Clear(arguments)) => commands::operator::clear(&arguments),
+        Some(Command::Cron(arguments)) => commands::operator::cron(&arguments),
         Some(Command::Why(arguments)) => commands::operator::why(&arguments),
         Some(Command::Ping(arguments)) => commands::operator::ping(&arguments),
         Some(Command::Drain(arguments)) => commands::operator::drain(&arguments),

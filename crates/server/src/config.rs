@@ -10,6 +10,7 @@
 
 pub(crate) mod cluster;
 mod common;
+pub(crate) mod crons;
 pub mod listener;
 pub(crate) mod memory_limit;
 pub mod policies;

@@ -446,6 +446,7 @@ fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {
     turn.set_attempts_max(config.gearman.job_retries.into());
     // Ignore the position, because no reply waits for the policies to be durable.
     let _ = turn.set_policies(config.policies.clone());
+    let _ = turn.set_crons(config.crons.clone());
 }
 
 fn runtime() -> Result<Runtime, ServeError> {

@@ -4,6 +4,7 @@
 //! field, or for a second such byte. The fields that are present follow in the order of these bits,
 //! little-endian. A plain job has no optional fields.
 
+use engine::crons::Fired;
 use engine::limits::{DEAD_ERROR_BYTES_MAX, DEAD_WORKER_BYTES_MAX, QUEUE_NAME_BYTES_MAX};
 use engine::policy::KeyHash;
 use engine::{
@@ -32,16 +33,20 @@ const DEATH: u8 = 1 << 1;
 const KEY: u8 = 1 << 2;
 /// The key whose limits count for the job. A bit of the second byte.
 const GROUP: u8 = 1 << 3;
+/// The firing that put the job: a hash of the entry's name, and the instant. A bit of the second
+/// byte.
+const FIRED: u8 = 1 << 4;
 
 const COUNTERS_LEN: usize = 24;
 const KEY_LEN: usize = size_of::<KeyHash>();
+const FIRED_LEN: usize = 16;
 
 /// Longest key or reducer in bytes. By spec gearman 1.2, 64 would be enough.
 const TAG_LEN_MAX: usize = 255;
 
 /// Longest options, without the facts of a dead letter.
 const OPTIONS_LEN_MAX: usize =
-    2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4 + 2 * KEY_LEN;
+    2 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8 + 4 + 2 * KEY_LEN + FIRED_LEN;
 
 /// The error if this version cannot decode the meta of a job in the log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -74,7 +79,8 @@ impl OptionalFields {
         let more = if facts.attempts == 0 { 0 } else { ATTEMPTS }
             | if facts.death.is_none() { 0 } else { DEATH }
             | if facts.key.is_none() { 0 } else { KEY }
-            | if facts.group.is_none() { 0 } else { GROUP };
+            | if facts.group.is_none() { 0 } else { GROUP }
+            | if facts.fired.is_none() { 0 } else { FIRED };
         if more != 0 {
             options.field(MORE, &[more]);
         }
@@ -111,13 +117,24 @@ impl OptionalFields {
             death_bytes(death, &mut options.of_dead);
         }
         for key in [&facts.key, &facts.group].into_iter().flatten() {
-            if facts.death.is_some() {
-                options.of_dead.extend(key);
-            } else {
-                options.field(MORE, key);
-            }
+            options.late_field(key, facts);
+        }
+        if let Some(Fired { entry, at }) = facts.fired {
+            let mut bytes = [0; FIRED_LEN];
+            bytes[..8].copy_from_slice(&entry.to_le_bytes());
+            bytes[8..].copy_from_slice(&at.0.to_le_bytes());
+            options.late_field(&bytes, facts);
         }
         options
+    }
+
+    /// Adds a field of the second byte that comes after the facts of a dead letter.
+    fn late_field(&mut self, bytes: &[u8], facts: &JobFacts) {
+        if facts.death.is_some() {
+            self.of_dead.extend(bytes);
+        } else {
+            self.field(MORE, bytes);
+        }
     }
 
     fn field(&mut self, bit: u8, bytes: &[u8]) {
@@ -167,6 +184,22 @@ const QUEUE_KEY: &[u8] = b"queue/";
 
 /// The key of the log's fact with the current policies.
 pub(crate) const POLICIES_KEY: &[u8] = b"policies";
+
+/// The key of the log's fact with the entries that put jobs by schedules.
+pub(crate) const CRONS_KEY: &[u8] = b"crons";
+
+/// The key of the log's fact with the state of such an entry: this prefix, then the entry's name.
+const CRON_KEY: &[u8] = b"cron/";
+
+/// The key of the log's fact with the state of the entry of this name.
+pub(crate) fn cron_key(name: &[u8]) -> Vec<u8> {
+    [CRON_KEY, name].concat()
+}
+
+/// The name of the entry, if this is the key of the fact with its state.
+pub(crate) fn cron_of_fact(key: &[u8]) -> Option<&[u8]> {
+    key.strip_prefix(CRON_KEY)
+}
 
 /// The key of the log's fact with the number of the status.
 pub(crate) const STATUS_KEY: &[u8] = b"status";
@@ -280,6 +313,7 @@ pub(crate) fn facts<'a>(
         wall: None,
         key: None,
         group: None,
+        fired: None,
     };
     let mut tags = None;
     if let Some((&fields, rest)) = meta.options.split_first() {
@@ -303,7 +337,7 @@ fn read_options<'a>(
         Some(field)
     };
     let more = if fields & MORE == 0 { 0 } else { *take(1)?.first()? };
-    if more & !(ATTEMPTS | DEATH | KEY | GROUP) != 0 {
+    if more & !(ATTEMPTS | DEATH | KEY | GROUP | FIRED) != 0 {
         return None;
     }
     if fields & DELAY != 0 {
@@ -342,6 +376,11 @@ fn read_options<'a>(
     }
     if more & GROUP != 0 {
         facts.group = Some(take(KEY_LEN)?.try_into().ok()?);
+    }
+    if more & FIRED != 0 {
+        let entry = u64::from_le_bytes(take(8)?.try_into().ok()?);
+        let at = Millis(u64::from_le_bytes(take(8)?.try_into().ok()?));
+        facts.fired = Some(Fired { entry, at });
     }
     rest.is_empty().then_some(tags)
 }
@@ -421,6 +460,7 @@ mod tests {
             wall: None,
             key: None,
             group: None,
+            fired: None,
         }
     }
 
@@ -558,7 +598,7 @@ mod tests {
             |state, options| Meta { state, options, ..OptionalFields::none().meta(&plain()) };
         assert!(facts(&meta(9, &[]), None).is_err());
         assert!(facts(&meta(1, &[MORE]), None).is_err());
-        assert!(facts(&meta(1, &[MORE, 1 << 4]), None).is_err());
+        assert!(facts(&meta(1, &[MORE, 1 << 5]), None).is_err());
         assert!(facts(&meta(1, &[MORE, KEY, 0]), None).is_err());
         assert!(facts(&meta(1, &[MORE, DEATH, 0]), None).is_err());
         assert!(facts(&meta(1, &[DELAY, 0]), None).is_err());

@@ -1,6 +1,7 @@
 //! Policies, the status, and settings of the engine.
 
 use engine::Status;
+use engine::crons::{CronTable, CronView};
 use engine::policy::{Policy, Rules};
 
 use crate::{Answer, Turn};
@@ -23,6 +24,25 @@ impl Turn<'_> {
         core.engine.set_policies(rules, &mut core.effects);
         core.apply_effects();
         Answer::new((), core.ledger.after_facts())
+    }
+
+    /// Sets the entries that put jobs by schedules. They must have passed [`CronTable::check`]. Must be
+    /// called at each start and takeover, because no entry puts a job before.
+    pub fn set_crons(&mut self, table: CronTable) -> Answer<()> {
+        let core = &mut *self.core;
+        core.engine.set_crons(table, &mut core.effects);
+        core.apply_effects();
+        Answer::new((), core.ledger.after_facts())
+    }
+
+    /// The entries that put jobs by schedules.
+    pub fn cron_table(&self) -> &CronTable {
+        self.core.engine.cron_table()
+    }
+
+    /// The entries that put jobs by schedules, and what they do.
+    pub fn crons(&self) -> impl ExactSizeIterator<Item = CronView<'_>> {
+        self.core.engine.crons()
     }
 
     /// The limit of open reads of this queue per connection.

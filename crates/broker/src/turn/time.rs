@@ -41,6 +41,9 @@ impl Turn<'_> {
         }
         core.engine.hold_chores(self.shared.writes_behind());
         core.engine.end_kicks_at_cold_jobs(self.shared.memory.memory().is_full());
+        if core.engine.has_crons() {
+            core.engine.hold_crons(!self.shared.admits_crons(core));
+        }
         let more = core.engine.advance(&mut core.effects);
         core.apply_effects();
         more

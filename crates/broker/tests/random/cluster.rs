@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lineshaft_broker::crons::{CatchUp, CronEntry, CronTable, Overlap};
 use lineshaft_broker::policy::{Rule, Rules, Setting, UniqueWindow};
 use lineshaft_broker::{
     Answer, ApplyError, Broker, BrokerError, ClusterError, Event, JobId, Mailbox, Millis, NewJob,
@@ -651,4 +652,49 @@ fn a_new_segment_ends_the_group() {
     follower.apply(&first).expect("it follows the last one");
     pass_on(&leader, &follower);
     assert_eq!(at(&leader), at(&follower));
+}
+
+#[test]
+fn a_node_that_takes_over_fires_each_instant_once() {
+    const MINUTE: u64 = 60_000;
+    let entry = CronEntry {
+        name: b"tick"[..].into(),
+        queue: b"default"[..].into(),
+        cron: "* * * * *".parse().expect("a cron expression"),
+        zone: "UTC".parse().expect("a time zone"),
+        body: b"tick"[..].into(),
+        overlap: Overlap::Queue,
+        catch_up: CatchUp::All,
+        jitter_ms: 0,
+        line: 0,
+    };
+    let table = CronTable(vec![entry]);
+    let run = |leader: &Broker, now: Millis| {
+        let mut turn = leader.turn(now);
+        while turn.advance() {}
+    };
+    // The old leader loses nothing, its last firing, or its last two.
+    for lost in 0..3 {
+        let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+        let (old, new) = (follow(&disks[0]), follow(&disks[1]));
+        lead(&old, START);
+        let _ = old.turn(START).set_crons(table.clone());
+        for minute in 1..=5 {
+            let now = Millis(START.0 + minute * MINUTE);
+            run(&old, now);
+            if minute + lost <= 5 {
+                pass_on(&old, &new);
+            }
+        }
+        let state = new.turn(Millis(0)).crons().next().map(|view| view.state.last);
+        drop(old);
+        let now = Millis(START.0 + 5 * MINUTE + 10_000);
+        assert!(state.is_some_and(|last| last > START && last < now), "{state:?}");
+        lead(&new, now);
+        run(&new, now);
+        let _ = new.turn(now).set_crons(table.clone());
+        run(&new, now);
+        let jobs = std::iter::from_fn(|| take(&new, now)).count();
+        assert_eq!(jobs, 5, "{lost} firings are lost with the old leader");
+    }
 }

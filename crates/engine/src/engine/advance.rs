@@ -28,6 +28,7 @@ impl Engine {
     /// can serve other connections before the next call.
     pub fn advance(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_slice();
+        self.crons.begin_slice();
         if self.chores.comes_first && self.chores.may_continue(self.now) {
             self.do_a_chore(effects);
             self.meter.begin_request();
@@ -48,6 +49,7 @@ impl Engine {
                 TimerKey::Walk => self.walk_slice(effects),
                 TimerKey::Rescheduling => self.reschedule_slice(),
                 TimerKey::Claims => self.end_claims(effects),
+                TimerKey::Crons => self.fire_crons(effects),
             }
         }
         if self.meter.request_is_spent() {

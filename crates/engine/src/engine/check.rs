@@ -46,6 +46,7 @@ impl Engine {
                 TimerKey::Walk => self.walk.and_then(|walk| walk.timer),
                 TimerKey::Rescheduling => self.wall.timer(),
                 TimerKey::Claims => self.claims.timer(),
+                TimerKey::Crons => self.crons.timer,
             };
             assert_eq!(held, Some(at), "a timer belongs to {key:?}");
         }

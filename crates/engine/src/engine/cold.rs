@@ -81,7 +81,8 @@ impl Engine {
             let queue = &self.queues[job.queue()];
             let has_key = self.jobs.unique_key(job.id()).is_some()
                 || self.jobs.known_group_key(job.id()).is_some();
-            queue.removals() == 0 && !needs_all_jobs(queue) && !has_key
+            let is_fired = self.firing_of(job.id()).is_some();
+            queue.removals() == 0 && !needs_all_jobs(queue) && !has_key && !is_fired
         })
     }
 

@@ -97,7 +97,7 @@ impl Engine {
 
     /// Puts a job into a queue, and into all other queues on the route. Returns the job's number.
     #[inline]
-    fn put_into(
+    pub(super) fn put_into(
         &mut self,
         queue: QueueId,
         draft: Draft,

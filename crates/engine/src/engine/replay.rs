@@ -165,6 +165,9 @@ impl Engine {
             self.jobs.set_unique_key(slot, key);
         }
         self.jobs.set_group_key(slot, facts.group);
+        if let Some(fired) = facts.fired {
+            self.crons.note_job(facts.id, fired);
+        }
         if facts.death.is_some() {
             self.arm_queue(queue);
         }
@@ -182,7 +185,9 @@ impl Engine {
         body: Body,
         effects: &mut Effects,
     ) -> Result<JobSlot, RestoreError> {
-        let slot = self.restore(queue, facts, tags, body.into())?;
+        // No entry of this server has put the job.
+        let facts = JobFacts { fired: None, ..facts.clone() };
+        let slot = self.restore(queue, &facts, tags, body.into())?;
         if tags.is_some() {
             // As after a submit, the queue stays in existence.
             self.keep(self.jobs[slot].queue(), effects);
@@ -284,6 +289,7 @@ mod tests {
             wall: None,
             key: None,
             group: None,
+            fired: None,
         };
         let mut engine = Engine::new(crate::EngineSetup::default(), Millis(5), 1);
         let mut restore = |queue: &[u8], facts| {

@@ -108,7 +108,8 @@ impl Engine {
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
         let job = &self.jobs[slot];
         let (unique, group) = (self.jobs.unique_key(job.id()), self.jobs.known_group_key(job.id()));
-        job.facts(self.jobs.wall_time(slot), PutKeys { unique, group })
+        let facts = job.facts(self.jobs.wall_time(slot), PutKeys { unique, group });
+        JobFacts { fired: self.firing_of(job.id()), ..facts }
     }
 
     /// The tags of a job that was made by a submit, as the log stores them. Other jobs have no

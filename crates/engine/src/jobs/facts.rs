@@ -2,6 +2,7 @@
 //! its counters.
 
 use super::dead::Death;
+use crate::crons::Fired;
 use crate::ids::{JobId, Millis, QueueId};
 use crate::policy::KeyHash;
 
@@ -143,6 +144,8 @@ pub struct JobFacts {
     /// The key whose limits count for the job: see [`crate::policy::Policy::group_key`]. `None`: it had
     /// none when it was put, so it has the empty key.
     pub group: Option<KeyHash>,
+    /// The firing that put the job, if it is the last one of its entry: see [`crate::crons`].
+    pub fired: Option<Fired>,
 }
 
 /// The present facts of a job, and its queue.

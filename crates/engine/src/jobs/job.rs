@@ -364,6 +364,7 @@ impl Job {
             wall,
             key: keys.unique,
             group: keys.group,
+            fired: None,
         }
     }
 }

@@ -44,11 +44,11 @@ impl Rules {
     }
 }
 
-fn put_count(bytes: &mut Vec<u8>, count: usize) {
+pub(crate) fn put_count(bytes: &mut Vec<u8>, count: usize) {
     bytes.extend((count as u32).to_le_bytes());
 }
 
-fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
+pub(crate) fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
     put_count(bytes, name.len());
     bytes.extend(name);
 }
@@ -227,10 +227,10 @@ fn tag(setting: &Setting) -> u8 {
 }
 
 /// The error that the bytes are not encoded rules.
-struct Malformed;
+pub(crate) struct Malformed;
 
 /// The bytes that are not read yet.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -239,7 +239,7 @@ impl Reader<'_> {
         Ok(*array)
     }
 
-    fn byte(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
         self.array().map(|[byte]| byte)
     }
 
@@ -251,7 +251,7 @@ impl Reader<'_> {
         }
     }
 
-    fn small(&mut self) -> Result<u32, Malformed> {
+    pub(crate) fn small(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
@@ -259,7 +259,7 @@ impl Reader<'_> {
         if self.boolean()? { self.small().map(Some) } else { Ok(None) }
     }
 
-    fn large(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn large(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -267,7 +267,7 @@ impl Reader<'_> {
         if self.boolean()? { self.large().map(Some) } else { Ok(None) }
     }
 
-    fn name(&mut self) -> Result<Name, Malformed> {
+    pub(crate) fn name(&mut self) -> Result<Name, Malformed> {
         let length = self.small()? as usize;
         let (name, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
         self.0 = rest;
@@ -280,7 +280,7 @@ impl Reader<'_> {
 
     /// Reads a list. Each element has at least one byte. So if the length of the list is wrong, the
     /// loop ends with an error at the end of the bytes.
-    fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
@@ -400,7 +400,7 @@ impl Reader<'_> {
     }
 
     /// A value that is a text in the file, too.
-    fn parsed<T: FromStr>(&mut self) -> Result<T, Malformed> {
+    pub(crate) fn parsed<T: FromStr>(&mut self) -> Result<T, Malformed> {
         let text = self.name()?;
         let text = std::str::from_utf8(&text).map_err(|_| Malformed)?;
         text.parse().map_err(|_| Malformed)

@@ -91,6 +91,10 @@ impl Follower {
                 self.engine.apply_rules(leader.policies().clone(), &mut self.effects);
                 while self.engine.apply_more(&mut self.effects) {}
             }
+            Record::Crons => self.engine.restore_crons(leader.cron_table().clone()),
+            Record::CronState(name) => {
+                self.engine.restore_cron_state(name, leader.cron_state(name));
+            }
             Record::Status => self.engine.restore_status(leader.status()),
         }
         Ok(())

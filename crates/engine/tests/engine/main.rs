@@ -2,6 +2,7 @@
 
 mod apply;
 mod cold;
+mod crons;
 mod dead_letters;
 mod defaults;
 mod delivery;

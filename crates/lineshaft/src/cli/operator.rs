@@ -87,6 +87,22 @@ pub(crate) struct SessionsArguments {
     pub api: ApiArguments,
 }
 
+const CRON_EXAMPLES: &str = "\
+Examples:
+  lineshaft cron           the next and the last job of each [[cron]] entry
+  lineshaft cron --json";
+
+/// List the entries that put jobs by schedules
+#[derive(Debug, Args)]
+#[command(after_help = CRON_EXAMPLES)]
+pub(crate) struct CronArguments {
+    /// Print JSON, one line for each entry
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
 const CONSOLE_EXAMPLES: &str = "\
 Examples:
   lineshaft console            sign in as an admin, as the user of the server

@@ -2,6 +2,7 @@
 
 mod connections;
 mod console;
+mod cron;
 mod drain;
 mod jobs;
 mod operation;
@@ -13,6 +14,7 @@ mod why;
 
 pub(crate) use connections::run as connections;
 pub(crate) use console::run as console;
+pub(crate) use cron::run as cron;
 pub(crate) use drain::run as drain;
 pub(crate) use jobs::run as jobs;
 pub(crate) use operation::{clear, move_jobs, redrive, run as run_operation};

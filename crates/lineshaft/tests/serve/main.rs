@@ -6,6 +6,7 @@
 mod backup;
 mod configuration;
 mod container;
+mod crons;
 mod dead_letters;
 mod defaults;
 mod descriptors;

@@ -4,7 +4,7 @@
 use replica::chain::Mix;
 
 use crate::config::settings::settings;
-use crate::config::{Config, policies};
+use crate::config::{Config, crons, policies};
 
 /// The parts, and the keys that belong to each of them. Keys of addresses, files and of one machine
 /// belong to none.
@@ -21,8 +21,9 @@ impl Config {
     /// The common settings, as parts such as `limits=0123456789abcdef`. Equal parts have equal
     /// settings.
     pub(crate) fn common(&self) -> String {
-        let policies =
-            Mix::new().bytes(policies::show(&self.policies, |_| String::new()).as_bytes());
+        let policies = Mix::new()
+            .bytes(policies::show(&self.policies, |_| String::new()).as_bytes())
+            .bytes(crons::show(&self.crons, |_| String::new()).as_bytes());
         let mut parts = vec![format!("policies={:016x}", policies.value())];
         for (name, prefixes) in PARTS {
             let is_part = |key: &str| prefixes.iter().any(|prefix| key.starts_with(prefix));

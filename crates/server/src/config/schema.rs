@@ -9,6 +9,7 @@ use std::time::Duration;
 use api::types::Role;
 use api::{BodySettings, JsonPointer};
 use axum::http::Uri;
+use broker::crons::CronTable;
 use broker::policy::Rules;
 use notation::address::{Address, ListenAddress};
 use notation::{duration, port};
@@ -55,6 +56,8 @@ pub struct Config {
     pub messages: MessageOptions,
     /// The policies of queues.
     pub policies: Rules,
+    /// The entries that put jobs by schedules.
+    pub crons: CronTable,
 }
 
 impl Config {
@@ -437,6 +440,7 @@ impl Default for Config {
             io_threads: default_io_threads(),
             messages: MessageOptions { format: MessageFormat::Human, level: tracing::Level::INFO },
             policies: Rules::default(),
+            crons: CronTable::default(),
         }
     }
 }

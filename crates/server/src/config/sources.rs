@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::Config;
+use crate::config::crons;
 use crate::config::policies;
 use crate::config::protocol::Protocol;
 use crate::config::settings::{Setting, settings};
@@ -49,8 +50,6 @@ const OTHER_VARIABLES: [&str; 7] =
 /// Renamed sections: the old name and the current name. Keys and variables with the old name still
 /// work.
 const RENAMED_SECTIONS: [(&str, &str); 1] = [("log", "messages")];
-/// Planned sections that this version does not have.
-const LATER_SECTIONS: [&str; 1] = ["cron"];
 
 /// All sources of a configuration.
 #[derive(Clone, Debug, Default)]
@@ -243,7 +242,8 @@ impl Effective {
             let line = format!("{name} = {}", (setting.show)(&self.config));
             text += &policies::line_with_origin(&line, &self.origin(setting.key).to_string());
         }
-        text + &policies::show(&self.config.policies, |line| self.place(line))
+        text += &policies::show(&self.config.policies, |line| self.place(line));
+        text + &crons::show(&self.config.crons, |line| self.place(line))
     }
 
     /// All settings, then those of each policy.
@@ -484,10 +484,10 @@ impl Loading {
             let path =
                 if section.is_empty() { name.to_string() } else { format!("{section}.{name}") };
             let place = source.place(key.span().start);
-            if LATER_SECTIONS.contains(&path.as_str()) {
-                self.refuse(place, format!("[{path}] is not available in this version yet"));
-            } else if path == policies::SECTION {
+            if path == policies::SECTION {
                 self.read_policies(source, value);
+            } else if path == crons::SECTION {
+                self.read_crons(source, value);
             } else if let Some(setting) = find(&key_of_today(&path)) {
                 self.read_value(source, setting, value);
             } else if let Some(inner) = value.get_ref().as_table()
@@ -512,6 +512,15 @@ impl Loading {
             self.mistakes.push(Mistake { place, message });
         };
         self.effective.config.policies = policies::read(source.text, value, &mut refuse);
+    }
+
+    fn read_crons(&mut self, source: &Source<'_>, value: &Spanned<DeValue<'_>>) {
+        let mut refuse = |place: FilePosition, message| {
+            let place = format!("{}:{place}", source.file.display());
+            self.mistakes.push(Mistake { place, message });
+        };
+        let folder = source.file.parent().unwrap_or(Path::new("."));
+        self.effective.config.crons = crons::read(source.text, folder, value, &mut refuse);
     }
 
     fn read_value(&mut self, source: &Source<'_>, setting: &Setting, value: &Spanned<DeValue<'_>>) {

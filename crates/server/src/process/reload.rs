@@ -52,8 +52,9 @@ pub(crate) enum ReloadRequester {
 /// What a reload did: the keys whose values changed, or the reason why nothing changed.
 pub(crate) type ReloadReport = Result<Vec<String>, String>;
 
-/// What a policy is called in a report.
+/// What policies and entries with schedules are called in a report.
 const POLICIES: &str = "policy";
+const CRONS: &str = "cron";
 
 impl ReloadRequester {
     /// Whether the server has noticed that the client has disconnected, so that nobody waits for
@@ -133,11 +134,20 @@ impl Reloader {
     /// new policies apply when a client gets its notification. The last reload of a follower can have
     /// read policies that nobody has applied.
     fn finish(&self, requesters: Vec<ReloadRequester>, report: &ReloadReport, shared: &Shared) {
-        let loaded = lock(&self.config).policies.clone();
+        let (loaded, crons) = {
+            let config = lock(&self.config);
+            (config.policies.clone(), config.crons.clone())
+        };
         let mut turn = shared.broker.turn(shared.clock.now());
         let policies = (report.is_ok() && loaded != *turn.policies()).then_some(loaded);
         let tables = policies.as_ref().map(|policies| policies.0.len());
-        let reloaded = policies.map_or(Answer::at_once(()), |rules| turn.set_policies(rules));
+        let mut reloaded = policies.map_or(Answer::at_once(()), |rules| turn.set_policies(rules));
+        let crons = (report.is_ok() && crons != *turn.cron_table()).then_some(crons);
+        let cron_tables = crons.as_ref().map(|crons| crons.0.len());
+        if let Some(crons) = crons {
+            // The answer waits for all facts so far.
+            reloaded = turn.set_crons(crons);
+        }
         let mut clients = Vec::new();
         for requester in requesters {
             match requester {
@@ -149,6 +159,9 @@ impl Reloader {
         drop(turn);
         if let Some(tables) = tables {
             tracing::info!("policies reloaded: {tables} tables");
+        }
+        if let Some(tables) = cron_tables {
+            tracing::info!("cron reloaded: {tables} tables");
         }
         for waiting in clients {
             let _ = waiting.send(report.clone());
@@ -208,6 +221,9 @@ impl Reloader {
         }
         if loaded.policies != current.policies {
             changed.push(POLICIES.to_owned());
+        }
+        if loaded.crons != current.crons {
+            changed.push(CRONS.to_owned());
         }
         self.node.use_settings(loaded.common());
         *lock(&self.config) = loaded;

@@ -19,6 +19,7 @@ impl Engine {
         if !self.wall.set_ahead(ahead_ms) {
             return;
         }
+        self.arm_crons();
         if self.rules.pause_by_schedule() {
             self.walk_by_timer();
         }
