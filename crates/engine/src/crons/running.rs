@@ -86,9 +86,19 @@ impl Crons {
         self.states.get(name).copied()
     }
 
-    /// Replaces the table. No entry is due before [`Crons::begin`].
+    /// Replaces the table. No entry is due before [`Crons::begin`]. An entry of the same name keeps its
+    /// counts.
     pub(crate) fn replace(&mut self, table: CronTable) {
-        self.running = vec![Running::default(); table.0.len()];
+        let before: BTreeMap<Name, CronCounts> = self
+            .table
+            .0
+            .iter()
+            .zip(&self.running)
+            .map(|(entry, running)| (entry.name.clone(), running.counts))
+            .collect();
+        let counts = |entry: &CronEntry| before.get(&entry.name).copied().unwrap_or_default();
+        self.running =
+            table.0.iter().map(|entry| Running { next: None, counts: counts(entry) }).collect();
         self.due.clear();
         self.table = table;
     }
@@ -141,12 +151,15 @@ impl Crons {
     /// The state of an entry at the start of a leader. The log can have a job whose firing is newer
     /// than the state: then the state lacks only this firing.
     pub(crate) fn merged(&self, name: &[u8]) -> Option<CronState> {
-        let state = self.state(name);
-        let Some(&(at, job)) = self.seen.get(&hash(name)) else { return state };
-        if state.is_some_and(|state| state.last >= at) {
-            return state;
+        // The log has a state before the first firing. So an entry without a state is new, or it was
+        // removed, and its old firings do not count.
+        let state = self.state(name)?;
+        match self.seen.get(&hash(name)) {
+            Some(&(at, job)) if at > state.last => {
+                Some(CronState { last: at, fired: Some(at), job: Some(job) })
+            }
+            _ => Some(state),
         }
-        Some(CronState { last: at, fired: Some(at), job: Some(job) })
     }
 
     /// The names that have a state, but no entry.

@@ -23,6 +23,8 @@ use crate::wall::When;
 
 /// While the server takes no jobs, the engine looks at due entries this often.
 const HELD_MS: u64 = 1_000;
+/// In one slice, the entries put bodies of at most this many bytes, and one more body.
+const SLICE_BODY_BYTES: usize = 64 << 10;
 
 impl Engine {
     /// The entries in force.
@@ -48,9 +50,6 @@ impl Engine {
         let is_new = table != *self.crons.table();
         let before = self.crons.table().clone();
         self.crons.replace(table);
-        if is_new {
-            effects.records.push(Record::Crons);
-        }
         for name in self.crons.forgotten() {
             self.set_cron_state(&name, None, effects);
         }
@@ -70,6 +69,11 @@ impl Engine {
                 self.set_cron_state(&name, Some(state), effects);
             }
             self.crons.begin(index, wall);
+        }
+        // The states come first. If a crash cuts the log behind some of them, the next start finds the
+        // old table, so it begins the changed entries anew.
+        if is_new {
+            effects.records.push(Record::Crons);
         }
         self.arm_crons();
     }
@@ -112,15 +116,19 @@ impl Engine {
     pub(super) fn fire_crons(&mut self, effects: &mut Effects) {
         self.crons.timer = None;
         let wall = self.wall.at(self.now);
-        // The last missed instants of entries whose states the log does not have yet.
-        let mut missed = BTreeSet::new();
+        // The entries whose states have changed. A state is written as it is at the end of the slice,
+        // so its record must come after all jobs of the slice: a crash between two jobs must not lose
+        // the second one.
+        let mut changed = BTreeSet::new();
+        let mut put_bytes = 0;
         while let Some((_, index)) = self.crons.first_due().filter(|(due, _)| *due <= wall) {
             if self.crons.is_held || self.writes_blocked() {
                 let later = Millis(self.now.0.saturating_add(HELD_MS));
                 self.timers.arm(&mut self.crons.timer, later, TimerKey::Crons);
                 break;
             }
-            if self.meter.request_is_spent() {
+            // The owner checks the room for jobs before each slice, and expects no more bytes.
+            if self.meter.request_is_spent() || put_bytes >= SLICE_BODY_BYTES {
                 self.timers.arm(&mut self.crons.timer, self.now, TimerKey::Crons);
                 break;
             }
@@ -131,16 +139,15 @@ impl Engine {
             state.last = instant;
             if self.is_missed(index, instant, wall) {
                 self.crons.counts(index).missed += 1;
-                self.crons.set_state(&name, Some(state));
-                missed.insert(name);
             } else {
-                missed.remove(&name);
+                put_bytes += self.crons.entry(index).body.len();
                 self.fire(index, &mut state, effects);
-                self.set_cron_state(&name, Some(state), effects);
             }
+            self.crons.set_state(&name, Some(state));
+            changed.insert(name);
             self.crons.begin(index, wall);
         }
-        for name in missed {
+        for name in changed {
             effects.records.push(Record::CronState(name));
         }
         if self.crons.timer.is_none() {
@@ -154,7 +161,8 @@ impl Engine {
         let late_ms = wall.0.saturating_sub(instant.0).saturating_sub(entry.jitter_ms);
         match entry.catch_up {
             CatchUp::None => late_ms > LATE_MS_MAX,
-            CatchUp::One => entry.next(instant).is_some_and(|(_, due)| due <= wall),
+            // Jitter can bring the job of a later instant before this one. Then this one is not late.
+            CatchUp::One => late_ms > 0 && entry.next(instant).is_some_and(|(_, due)| due <= wall),
             CatchUp::All => late_ms > CATCH_UP_MS_MAX,
         }
     }
@@ -162,17 +170,12 @@ impl Engine {
     /// Puts the job of an instant, or skips the instant because of the job before it.
     fn fire(&mut self, index: usize, state: &mut CronState, effects: &mut Effects) {
         let overlap = self.crons.entry(index).overlap;
-        let before = state.job.and_then(|id| self.unfinished(id));
-        match (overlap, before) {
-            (Overlap::Skip, Some(_)) => {
-                self.crons.counts(index).overlaps += 1;
-                return;
-            }
-            (Overlap::Replace, Some(slot)) if self.jobs[slot].state() != State::Leased => {
-                self.end_job(slot, &News::Fail, effects);
-            }
-            (Overlap::Skip | Overlap::Replace | Overlap::Queue, _) => {}
+        let is_unfinished = state.job.is_some_and(|id| self.unfinished(id).is_some());
+        if overlap == Overlap::Skip && is_unfinished {
+            self.crons.counts(index).overlaps += 1;
+            return;
         }
+        let replaced = state.job.filter(|_| overlap == Overlap::Replace);
         let entry = self.crons.entry(index);
         let (queue, fired) = (entry.queue.clone(), entry.fired(state.last));
         let draft = Draft {
@@ -186,14 +189,36 @@ impl Engine {
             foreground: false,
             body: entry.body.clone(),
         };
-        match self.put_by_name(&queue, draft, effects) {
-            Ok(id) => {
-                self.crons.note_fresh(id, fired);
-                self.crons.counts(index).fired += 1;
-                (state.fired, state.job) = (Some(fired.at), Some(id));
-            }
-            Err(_) => self.crons.counts(index).refused += 1,
+        let mut put = self.put_fresh(&queue, draft.clone(), effects);
+        if put.is_none() && self.end_replaced(replaced, effects) {
+            // The earlier job can be what kept the new one out.
+            put = self.put_fresh(&queue, draft, effects);
         }
+        let Some(id) = put else {
+            self.crons.counts(index).refused += 1;
+            return;
+        };
+        self.crons.note_fresh(id, fired);
+        self.crons.counts(index).fired += 1;
+        (state.fired, state.job) = (Some(fired.at), Some(id));
+        self.end_replaced(replaced, effects);
+    }
+
+    /// Ends the job that a newer one replaces. Returns whether it was there.
+    fn end_replaced(&mut self, id: Option<JobId>, effects: &mut Effects) -> bool {
+        let slot = id.and_then(|id| self.unfinished(id));
+        let Some(slot) = slot.filter(|slot| self.jobs[*slot].state() != State::Leased) else {
+            return false;
+        };
+        self.end_job(slot, &News::Fail, effects);
+        true
+    }
+
+    /// Puts a job. `None`: the queue refuses it, or has a job with the same unique key.
+    fn put_fresh(&mut self, queue: &[u8], draft: Draft, effects: &mut Effects) -> Option<JobId> {
+        let first = self.jobs.next_id();
+        let put = self.put_by_name(queue, draft, effects);
+        put.ok().filter(|id| id.0 >= first)
     }
 
     fn put_by_name(

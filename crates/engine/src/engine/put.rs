@@ -160,11 +160,10 @@ impl Engine {
         if let Some(refused) = routed.refused {
             return Err(refused);
         }
-        match (routed.requested.or(routed.same), routed.ended, routed.first) {
-            (Some(slot), ..) | (None, None, Some(slot)) => Ok(self.jobs[slot].id()),
-            (None, Some(id), _) => Ok(id),
-            (None, None, None) => Ok(self.jobs.deal_id()),
-        }
+        let made = |slot: JobSlot| self.jobs[slot].id();
+        let id = routed.requested.map(made).or(routed.same).or(routed.ended);
+        let id = id.or_else(|| routed.first.map(made));
+        Ok(id.unwrap_or_else(|| self.jobs.deal_id()))
     }
 
     /// Makes a job, adds it to the tables, and counts the put. The job is in no list yet.

@@ -46,6 +46,9 @@ pub(crate) struct Lanes {
     /// The leases with smaller numbers are not counted.
     first_lease: LeaseId,
     phase: Phase,
+    /// The policy has limits for each key again, while the lanes are being dropped. New lanes come
+    /// afterwards. Until then the queue hands out nothing.
+    are_wanted_again: bool,
 }
 
 /// How far the jobs of the queue are sorted.
@@ -148,6 +151,7 @@ impl Lanes {
             empty_at: now,
             first_lease,
             phase: Phase::Sorting((0, 0)),
+            are_wanted_again: false,
         }
     }
 
@@ -157,7 +161,7 @@ impl Lanes {
 
     /// Whether the policy of the queue has limits for each key.
     pub(crate) fn are_wanted(&self) -> bool {
-        self.phase != Phase::Dropping
+        self.phase != Phase::Dropping || self.are_wanted_again
     }
 
     /// Whether the engine must sort the jobs of the queue, or drop lanes.
@@ -170,8 +174,12 @@ impl Lanes {
         let is_same = rules == Some(self.rules) && self.empty_at >= terms.empty_at;
         match rules {
             // The lanes that are being dropped make room for new ones afterwards.
-            None => self.phase = Phase::Dropping,
-            Some(_) if self.phase == Phase::Dropping || is_same => {}
+            None => {
+                self.phase = Phase::Dropping;
+                self.are_wanted_again = false;
+            }
+            Some(_) if self.phase == Phase::Dropping => self.are_wanted_again = true,
+            Some(_) if is_same => {}
             Some(rules) => {
                 let is_new = rules != self.rules;
                 self.rules = rules;
@@ -441,7 +449,9 @@ impl Lanes {
         if self.phase != Phase::Sorted {
             return Some(terms.now);
         }
-        self.due.first().map(|(due, _)| *due)
+        // Without certain tokens, no lane opens before the lanes are sorted again.
+        let due = self.due.first().filter(|_| self.are_certain(terms));
+        due.map(|(due, _)| *due)
     }
 
     // --- Hand-outs ---

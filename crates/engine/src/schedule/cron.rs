@@ -118,7 +118,10 @@ impl Field {
         let (first, last) = if range == "*" {
             (*self.values.start(), *self.values.end())
         } else if let Some((first, last)) = range.split_once('-') {
-            (self.value(first)?, self.value(last)?)
+            let (first, last) = (self.value(first)?, self.value(last)?);
+            // A range up to Sunday: Sunday is 0, and 7 at the end of a week.
+            let ends_on_sunday = last == 0 && first > 0 && *self.values.end() == SUNDAY_AGAIN;
+            (first, if ends_on_sunday { SUNDAY_AGAIN } else { last })
         } else if step.is_some() {
             // A step needs a range.
             return None;

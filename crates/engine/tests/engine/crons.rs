@@ -4,7 +4,7 @@ use lineshaft_engine::crons::{
     CatchUp, CronCounts, CronEntry, CronState, CronTable, Fired, LATE_MS_MAX, Overlap,
 };
 use lineshaft_engine::policy::{Rule, Rules, Setting};
-use lineshaft_engine::{JobFacts, JobId, Millis, Patience, Record, State, Status, Take};
+use lineshaft_engine::{JobFacts, JobId, Millis, NewJob, Patience, Record, State, Status, Take};
 
 use crate::world::{START, World};
 
@@ -102,6 +102,52 @@ fn the_record_of_the_job_comes_before_that_of_the_state_and_has_its_firing() {
     assert!(world.engine.facts(slot).fired.is_some());
     let name = Box::from(*b"tick");
     assert_eq!(world.effects.records[1..], [Record::CronState(name)]);
+}
+
+/// The record of a state has the state at the end of the slice. If it came before a job of the slice, a
+/// crash between the two would lose the job.
+#[test]
+fn the_state_comes_after_all_jobs_of_a_slice() {
+    let mut world = World::new();
+    let entries = [CronEntry { catch_up: CatchUp::All, ..entry("tick") }];
+    set(&mut world, &entries);
+    world.records();
+    world.pass(5 * MINUTE);
+    let records = world.records();
+    let put = |record: &Record| matches!(record, Record::Put(..));
+    assert_eq!(records.iter().take_while(|record| put(record)).count(), 5, "{records:?}");
+    assert_eq!(records[5..], [Record::CronState(Box::from(*b"tick"))]);
+}
+
+#[test]
+fn jitter_makes_no_instant_late() {
+    let mut world = World::new();
+    let cron = "*/5 * * * *".parse().expect("a cron expression");
+    set(&mut world, &[CronEntry { cron, jitter_ms: 60 * MINUTE, ..entry("tick") }]);
+    minutes(&mut world, 24 * 60);
+    let CronCounts { fired, missed, .. } = counts(&world);
+    assert_eq!(missed, 0);
+    assert!((276..=288).contains(&fired), "{fired} of a day's 288, the last hour may be to come");
+}
+
+#[test]
+fn a_reload_keeps_the_counts_of_the_entries() {
+    let mut world = World::new();
+    set(&mut world, &[entry("tick")]);
+    minutes(&mut world, 2);
+    set(&mut world, &[CronEntry { line: 9, ..entry("tick") }, entry("tock")]);
+    assert_eq!(counts(&world).fired, 2);
+}
+
+#[test]
+fn an_entry_that_was_removed_begins_anew() {
+    let mut world = World::new();
+    set(&mut world, &[entry("tick")]);
+    minutes(&mut world, 2);
+    let mut world = restarted(&world, &[entry("tick")], 0);
+    set(&mut world, &[]);
+    set(&mut world, &[entry("tick")]);
+    assert_eq!(state(&world, "tick").job, None);
 }
 
 /// Another engine with the state that the log has, `stopped_ms` later.
@@ -289,6 +335,36 @@ fn a_queue_can_refuse_a_job() {
     world.pass(20_000);
     minutes(&mut world, 2);
     assert_eq!((counts(&world).fired, counts(&world).refused), (1, 2));
+}
+
+#[test]
+fn a_job_is_replaced_only_by_a_new_one() {
+    let ready = |world: &World| {
+        let queue = world.engine.queue_id(b"default").expect("it is there");
+        world.engine.queue_stats(queue).ready
+    };
+    let entries = [CronEntry { overlap: Overlap::Replace, ..entry("tick") }];
+    let mut world = World::new();
+    let rules = |settings| Rules(vec![Rule::new(["*"], settings)]);
+    // The earlier job keeps the new one out, so it ends first.
+    world.act(|e, fx| e.set_policies(rules(vec![Setting::JobsMax(Some(1))]), fx));
+    set(&mut world, &entries);
+    minutes(&mut world, 3);
+    assert_eq!((counts(&world).fired, counts(&world).refused, ready(&world)), (3, 0, 1));
+    // The queue does not take the next one at all.
+    world.act(|e, fx| e.set_policies(rules(vec![Setting::ItemBytesMax(Some(1))]), fx));
+    work(&mut world);
+    minutes(&mut world, 1);
+    assert_eq!((counts(&world).fired, counts(&world).refused), (3, 1));
+    // A job of a client has the same key: it is not the entry's.
+    let key = "body".parse().expect("a key");
+    world.act(|e, fx| e.set_policies(rules(vec![Setting::UniqueBy(Some(key))]), fx));
+    let session = world.open();
+    let job = NewJob { ttr_s: 60, ..NewJob::default() };
+    let client = world.act(|e, fx| e.put(session, job, b"tick"[..].into(), fx)).expect("new");
+    minutes(&mut world, 3);
+    assert_eq!((counts(&world).fired, counts(&world).refused), (3, 4));
+    assert_eq!(world.state(client), Some(State::Ready));
 }
 
 #[test]

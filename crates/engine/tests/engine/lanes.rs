@@ -326,3 +326,42 @@ fn a_server_that_takes_over_begins_with_empty_buckets_for_all_keys() {
     let taken = [0, 0, 0].map(|_| take_now(&mut world, session));
     assert_eq!((taken[1], taken[2]), (Some(ids[0]), None));
 }
+
+/// A follower has no timers, so it can have a walk over the queues that has not ended.
+#[test]
+fn a_takeover_in_the_middle_of_a_walk_opens_the_lanes() {
+    let mut world = world(rate(1, 9));
+    world.follower = None;
+    let session = world.open();
+    put(&mut world, session, "a-1");
+    for number in 0..2 * SLICE_UNITS {
+        let queue = format!("queue{number}");
+        world.act(|e, fx| e.use_queue(session, queue.as_bytes(), fx));
+        put(&mut world, session, "b-1");
+    }
+    // The walk has visited the first queue, and must visit most of the others.
+    set(&mut world, rate(1, 8));
+    world.engine.set_time(Millis(START.0 + 60_000));
+    world.engine.empty_buckets();
+    world.pass(0);
+    assert_ne!(held(&world), Some(Held::Sorting));
+    world.pass(1000);
+    assert!(take_now(&mut world, session).is_some());
+}
+
+#[test]
+fn limits_that_come_back_while_lanes_are_dropped_count_at_once() {
+    let mut world = world(slots(1));
+    world.follower = None;
+    let session = world.open();
+    for _ in 0..2 * SLICE_UNITS {
+        put(&mut world, session, "a-1");
+    }
+    world.pass(0);
+    set(&mut world, []);
+    set(&mut world, slots(1));
+    assert_eq!((take_now(&mut world, session), held(&world)), (None, Some(Held::Sorting)));
+    world.pass(0);
+    assert!(take_now(&mut world, session).is_some());
+    assert_eq!(take_now(&mut world, session), None);
+}

@@ -72,7 +72,7 @@ pub(in crate::engine) struct Routed {
     /// The job of the first requested queue that accepted the put.
     pub(crate) requested: Option<JobSlot>,
     /// The job of the first requested queue that did not store the put, because this job has its key.
-    pub(crate) same: Option<JobSlot>,
+    pub(crate) same: Option<JobId>,
     /// The job that has ended, but whose key the first such requested queue still keeps.
     pub(crate) ended: Option<JobId>,
     /// The first job that a queue on the route stored.
@@ -252,7 +252,7 @@ impl Engine {
                     }
                 }
                 Ok(Admitted::Same(slot)) if role == Role::Requested => {
-                    routed.same = routed.same.or(Some(slot));
+                    routed.same = routed.same.or(Some(self.jobs[slot].id()));
                 }
                 Ok(Admitted::Ended(id)) if role == Role::Requested => {
                     routed.ended = routed.ended.or(Some(id));

@@ -114,6 +114,8 @@ impl Engine {
         match (routed.requested, routed.same, routed.first) {
             (Some(slot), ..) => self.become_submitted(slot, session, submit),
             (None, Some(same), _) if submit.foreground => {
+                // Room for a job at a later destination can have ended this one.
+                let same = self.jobs.find(same).ok_or(Refused::QueueFull)?;
                 self.join(same, session, true, effects)?;
             }
             (None, None, Some(copy)) if submit.foreground => self.attach(copy, session),

@@ -5,7 +5,7 @@ use super::{Asker, Held};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::policy::Policy;
-use crate::queues::{Extension, GateTerms, Lanes, Queue, Walk};
+use crate::queues::{Extension, GateTerms, Lanes, Queue};
 use crate::timers::TimerKey;
 
 impl Engine {
@@ -125,11 +125,10 @@ impl Engine {
     /// open.
     pub fn empty_buckets(&mut self) {
         self.queues.buckets_empty_at = self.now;
-        // The lanes of a queue are sorted again, because none of them may be open.
-        if self.queues.have_gates() && self.walk.is_none() {
-            let mut walk = Walk::new(None, true, false);
-            self.timers.arm(&mut walk.timer, self.now, TimerKey::Walk);
-            self.walk = Some(walk);
+        // The lanes of a queue are sorted again, because none of them may be open. A walk that the
+        // follower has not ended begins again: it does not return to the queues that it has visited.
+        if self.queues.have_gates() {
+            self.walk_by_timer();
         }
     }
 }

@@ -139,7 +139,11 @@ impl Engine {
                 }
             }
         }
-        false
+        // The last step can spend the slice.
+        self.queues[id]
+            .extension()
+            .and_then(Extension::lanes)
+            .is_none_or(|lanes| !needs_sorting(lanes))
     }
 
     /// Why the lanes of a queue let no job through to this asker.

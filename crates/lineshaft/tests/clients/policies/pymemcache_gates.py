@@ -24,6 +24,10 @@ def item(queue):
     return b"VALUE %s 0 5\r\nhello\r\n" % queue
 
 
+def export(body):
+    return b"VALUE export_items 0 5\r\n%s\r\n" % body
+
+
 begin = time.monotonic()
 holder, other = connect(), connect()
 for _ in range(3):
@@ -45,9 +49,8 @@ assert get(other, b"few_items/t=20000") == item(b"few_items")
 # One job of each customer at one time. Other customers do not wait.
 for body in (b"ada-1", b"ada-2", b"bob-1"):
     assert holder.set("export_items", body)
-export = b"VALUE export_items 0 5\r\n"
-assert get(holder, b"export_items/open") == export + b"ada-1"
-assert get(other, b"export_items/open") == export + b"bob-1"
+assert get(holder, b"export_items/open") == export(b"ada-1")
+assert get(other, b"export_items/open") == export(b"bob-1")
 assert get(other, b"export_items/close/open") == b""
-assert get(holder, b"export_items/close/open") == export + b"ada-2"
+assert get(holder, b"export_items/close/open") == export(b"ada-2")
 assert get(holder, b"export_items/close") == b""

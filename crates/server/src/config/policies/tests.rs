@@ -402,7 +402,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 41);
+    assert_eq!(lines.len(), 43);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");

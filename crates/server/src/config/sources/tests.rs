@@ -234,14 +234,6 @@ fn wrong_values_of_gearman_are_named() {
 }
 
 #[test]
-fn a_planned_section_is_refused_as_not_yet_supported() {
-    assert_eq!(
-        messages("[[cron]]\nqueue = \"a\"\n"),
-        ["lineshaft.toml:1:3: [cron] is not available in this version yet"]
-    );
-}
-
-#[test]
 fn broken_toml_is_named_by_line_and_column() {
     let found = messages("io_threads = 1\n[data\n");
     assert_eq!(found.len(), 1);
