@@ -57,6 +57,7 @@ impl Claims {
         self.by_key.iter().map(|(key, claim)| (*key, *claim))
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.by_key.len() as u64 * CLAIM_BYTES
     }

@@ -71,3 +71,12 @@ impl Millis {
         signed(self).saturating_sub(signed(other))
     }
 }
+
+/// The earlier one of two moments. `None` is no moment.
+#[inline]
+pub(crate) fn sooner(first: Option<Millis>, second: Option<Millis>) -> Option<Millis> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(first.min(second)),
+        (first, second) => first.or(second),
+    }
+}

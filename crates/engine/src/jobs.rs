@@ -150,11 +150,11 @@ impl Jobs {
     }
 
     /// The memory of all jobs, in bytes.
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         let wall_times = self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES;
         let keys = self.keys.cold() * bytes::KEY_BYTES + self.unique_keys.bytes();
-        let groups = self.group_keys.len() as u64 * bytes::GROUP_KEY_BYTES;
-        self.bytes + self.blocks.bytes() + keys + wall_times + groups
+        self.bytes + self.blocks.bytes() + keys + wall_times
     }
 
     // --- The table ---
@@ -222,8 +222,8 @@ impl Jobs {
         if !self.unique_keys.is_empty() {
             self.unique_keys.remove(&job);
         }
-        if !self.group_keys.is_empty() {
-            self.group_keys.remove(&job.id());
+        if !self.group_keys.is_empty() && self.group_keys.remove(&job.id()).is_some() {
+            self.bytes -= bytes::GROUP_KEY_BYTES;
         }
         self.ids.remove(job.id().0);
         self.bytes -= bytes::bytes_of(&job);
@@ -422,7 +422,9 @@ impl Jobs {
     pub(crate) fn set_group_key(&mut self, slot: JobSlot, key: Option<KeyHash>) {
         if let Some(key) = key {
             let id = self[slot].id();
-            self.group_keys.insert(id, key);
+            if self.group_keys.insert(id, key).is_none() {
+                self.bytes += bytes::GROUP_KEY_BYTES;
+            }
         }
     }
 
@@ -434,6 +436,16 @@ impl Jobs {
     /// The group key of a job. `None`: it has the empty key.
     pub(crate) fn known_group_key(&self, id: JobId) -> Option<KeyHash> {
         if self.group_keys.is_empty() { None } else { self.group_keys.get(&id).copied() }
+    }
+
+    /// The keys of a job.
+    #[inline]
+    pub(crate) fn keys_of(&self, id: JobId) -> PutKeys {
+        // Normally no job has keys.
+        if self.unique_keys.is_empty() && self.group_keys.is_empty() {
+            return PutKeys::default();
+        }
+        PutKeys { unique: self.unique_key(id), group: self.known_group_key(id) }
     }
 
     // --- Keys of unique jobs ---
@@ -586,6 +598,7 @@ impl Jobs {
     }
 
     /// The time of the wall clock at which a job expires or is due. `None`: it has no such time.
+    #[inline]
     pub(crate) fn wall_time(&self, slot: JobSlot) -> Option<Millis> {
         if self[slot].may_go_by_wall() { self.wall_times.get(&slot).copied() } else { None }
     }
@@ -656,6 +669,7 @@ impl Jobs {
         assert_eq!(self.ids.len(), self.slab.len());
         assert_eq!(counts, self.counts);
         assert_eq!(unlogged, self.unlogged);
+        bytes += self.group_keys.len() as u64 * bytes::GROUP_KEY_BYTES;
         assert_eq!(bytes, self.bytes, "the memory account of jobs");
         assert_eq!(resident, self.resident, "the memory of bodies that the log has, too");
     }

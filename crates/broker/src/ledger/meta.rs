@@ -116,19 +116,26 @@ impl OptionalFields {
             options.of_dead = options.bytes[..options.len].to_vec();
             death_bytes(death, &mut options.of_dead);
         }
+        if more & (KEY | GROUP | FIRED) != 0 {
+            options.late_fields(facts);
+        }
+        options
+    }
+
+    /// Adds the fields of the second byte that come after the facts of a dead letter.
+    #[cold]
+    fn late_fields(&mut self, facts: &JobFacts) {
         for key in [&facts.key, &facts.group].into_iter().flatten() {
-            options.late_field(key, facts);
+            self.late_field(key, facts);
         }
         if let Some(Fired { entry, at }) = facts.fired {
             let mut bytes = [0; FIRED_LEN];
             bytes[..8].copy_from_slice(&entry.to_le_bytes());
             bytes[8..].copy_from_slice(&at.0.to_le_bytes());
-            options.late_field(&bytes, facts);
+            self.late_field(&bytes, facts);
         }
-        options
     }
 
-    /// Adds a field of the second byte that comes after the facts of a dead letter.
     fn late_field(&mut self, bytes: &[u8], facts: &JobFacts) {
         if facts.death.is_some() {
             self.of_dead.extend(bytes);

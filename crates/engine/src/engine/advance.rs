@@ -5,7 +5,7 @@ use super::Engine;
 use super::attempts::Failure;
 use super::cold::{LOAD_REST_MS, Need};
 use crate::effects::{Effects, Event};
-use crate::ids::{Millis, QueueId, SessionId};
+use crate::ids::{Millis, QueueId, SessionId, sooner};
 use crate::jobs::State;
 use crate::limits::HELD_CHORES_REST_MS;
 use crate::sessions::{Sessions, Waiting};
@@ -78,7 +78,8 @@ impl Engine {
         if pause_ends {
             self.queues[id].set_pause(None);
         }
-        let opens = self.settle(id) | self.look_at_window(id) | self.open_due_lanes(id) | sorted;
+        let gates = self.queues.have_gates() && (self.settle(id) | self.open_due_lanes(id));
+        let opens = gates | self.look_at_window(id) | sorted;
         let may_owe = pause_ends || opens || self.has_unserved_waiters(&self.queues[id]);
         if may_owe {
             self.serve_waiters(id, effects);
@@ -180,13 +181,15 @@ impl Engine {
         let plain = queue.next_moment();
         let Some(extension) = queue.extension() else { return plain };
         let owed = self.has_unserved_waiters(queue).then_some(self.now);
-        let dead = self.next_dead_end(id, extension);
-        let opens = self.gates_open(queue);
-        let turns = self.pause_turns(extension);
-        let lanes = self.lanes_moment(queue);
-        let moments = [plain, self.next_expiry(queue), queue.idle_ends(), owed, dead, opens];
-        let moments = moments.into_iter().chain([turns, lanes]);
-        moments.flatten().min()
+        let mut next =
+            sooner(sooner(plain, owed), sooner(self.next_expiry(queue), queue.idle_ends()));
+        if self.jobs.have_dead_letters() {
+            next = sooner(next, self.next_dead_end(id, extension));
+        }
+        if self.queues.have_gates() {
+            next = sooner(next, sooner(self.gates_open(queue), self.lanes_moment(queue)));
+        }
+        sooner(next, self.pause_turns(extension))
     }
 
     /// Sets the timer of a session to the moment of its next change.

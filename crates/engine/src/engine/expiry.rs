@@ -129,7 +129,9 @@ impl Engine {
     /// other work of the same request. If the head has not expired afterwards, the waiters get
     /// their jobs at once. So the waiters come before the session whose request caused the sweep.
     pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
-        self.open_lanes(id, effects);
+        if self.queues.have_gates() {
+            self.open_lanes(id, effects);
+        }
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {
                 self.serve_waiters(id, effects);

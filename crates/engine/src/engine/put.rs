@@ -137,14 +137,16 @@ impl Engine {
         // access.
         let id = JobId(self.jobs.next_id());
         let slot = self.insert_job(queue, draft, kind);
-        self.set_keys(slot, keys);
+        if keys.are_given() {
+            self.set_keys(slot, keys);
+        }
         self.note(Record::Put, slot, effects);
         self.list_new_job(slot, effects);
         id
     }
 
     /// Gives a new job its keys.
-    #[inline]
+    #[cold]
     fn set_keys(&mut self, slot: JobSlot, keys: PutKeys) {
         if let Some(key) = keys.unique {
             self.jobs.set_unique_key(slot, key);

@@ -2,7 +2,7 @@
 
 use super::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::jobs::{Job, JobBody, JobFacts, JobStatus, PutKeys, State, Tags};
+use crate::jobs::{Job, JobBody, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
 use crate::queues::{Extension, PauseReason, Queue, QueueFacts};
 use crate::sessions::NEVER;
@@ -107,9 +107,8 @@ impl Engine {
     /// The facts of a job, as the log stores them.
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
         let job = &self.jobs[slot];
-        let (unique, group) = (self.jobs.unique_key(job.id()), self.jobs.known_group_key(job.id()));
-        let facts = job.facts(self.jobs.wall_time(slot), PutKeys { unique, group });
-        JobFacts { fired: self.firing_of(job.id()), ..facts }
+        let keys = self.jobs.keys_of(job.id());
+        job.facts(self.jobs.wall_time(slot), keys, self.firing_of(job.id()))
     }
 
     /// The tags of a job that was made by a submit, as the log stores them. Other jobs have no

@@ -178,3 +178,11 @@ pub(crate) struct PutKeys {
     /// See [`JobFacts::group`].
     pub(crate) group: Option<KeyHash>,
 }
+
+impl PutKeys {
+    /// Whether the job has any key.
+    #[inline]
+    pub(crate) fn are_given(&self) -> bool {
+        self.unique.is_some() || self.group.is_some()
+    }
+}

@@ -8,6 +8,7 @@ use super::dead::Death;
 use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, PutKeys, State, Tags};
 use super::keys::is_body_key;
+use crate::crons::Fired;
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
 
 /// A job in the engine's table. The type is small, because there can be a hundred million jobs.
@@ -263,6 +264,7 @@ impl Job {
 
     /// Whether the job can have a time of the wall clock at which it is due or expires. If not, the
     /// engine does not search the table of these times.
+    #[inline]
     pub(crate) fn may_go_by_wall(&self) -> bool {
         self.state == State::Delayed || self.expires().is_some()
     }
@@ -340,8 +342,14 @@ impl Job {
 
     /// The facts of the job for the log. `keys` are the keys that it got when it was put. `wall` is
     /// the time of the wall clock at which the job expires or is due. `None`: the job has no such
-    /// time.
-    pub(crate) fn facts(&self, wall: Option<Millis>, keys: PutKeys) -> JobFacts {
+    /// time. `fired` is the firing that put the job.
+    #[inline]
+    pub(crate) fn facts(
+        &self,
+        wall: Option<Millis>,
+        keys: PutKeys,
+        fired: Option<Fired>,
+    ) -> JobFacts {
         let due = match self.state {
             State::Delayed => self.due,
             State::Ready if self.due > self.created => self.due,
@@ -364,7 +372,7 @@ impl Job {
             wall,
             key: keys.unique,
             group: keys.group,
-            fired: None,
+            fired,
         }
     }
 }

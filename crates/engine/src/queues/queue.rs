@@ -7,7 +7,7 @@ use super::cold::Cold;
 use super::extension::Extension;
 use crate::collections::Ordered;
 use crate::collections::prefetch;
-use crate::ids::{JobSlot, Millis};
+use crate::ids::{JobSlot, Millis, sooner};
 use crate::jobs::{BlockFacts, CountedJob, Counts, Job, State};
 
 /// The order of ready jobs: first the priority, then the order number.
@@ -538,7 +538,7 @@ impl Queue {
         let due = self.delayed.first().map(|((due, _), _)| due);
         let unpause = self.pause.map(|pause| pause.until);
         let cold = self.cold().and_then(Cold::next_moment);
-        [due, unpause, cold].into_iter().flatten().min()
+        sooner(sooner(due, unpause), cold)
     }
 
     /// Panics if nothing keeps the queue in existence.

@@ -302,7 +302,8 @@ impl Engine {
         let Some(extension) = self.queues[queue].extension() else {
             return Ok(Admitted::New(PutKeys::default()));
         };
-        let is_unique = extension.policy().unique.by.is_some();
+        let policy = extension.policy();
+        let (is_unique, has_group) = (policy.unique.by.is_some(), policy.group_key().is_some());
         let body_bytes = offer.body.len();
         self.sweep(queue, PUT_ENDS_MAX, effects);
         let mut admitted = Admitted::New(PutKeys::default());
@@ -317,7 +318,9 @@ impl Engine {
         // A full queue has room for a job that it has already.
         if let Admitted::New(keys) = &mut admitted {
             self.make_room(queue, body_bytes, effects)?;
-            keys.group = self.group_key_for(queue, offer);
+            if has_group {
+                keys.group = self.group_key_for(queue, offer);
+            }
         }
         Ok(admitted)
     }

@@ -93,6 +93,7 @@ impl Engine {
     }
 
     /// What holds back all jobs of a queue, whichever job is the next one.
+    #[inline]
     pub(in crate::engine) fn shut(&self, queue: &Queue, asker: Asker) -> Option<Held> {
         if self.is_blocked(queue) {
             return Some(Held::Blocked);

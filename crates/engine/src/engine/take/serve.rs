@@ -29,10 +29,11 @@ impl Engine {
         }
         loop {
             let queue = &self.queues[id];
-            let serves = self.shut(queue, Asker::Line).is_none() && !queue.head_is_cold();
+            // Most queues have neither waiters nor sleepers, so this question comes last.
+            let serves = || self.shut(queue, Asker::Line).is_none() && !queue.head_is_cold();
             match queue.waiters().first() {
                 Some((_, place))
-                    if serves && (queue.extension().is_none() || !self.is_expired(slot)) =>
+                    if serves() && (queue.extension().is_none() || !self.is_expired(slot)) =>
                 {
                     if self.hand_to_waiter(slot, place, effects) {
                         return;
@@ -48,7 +49,7 @@ impl Engine {
                     // Only a queue with workers can have sleepers, and most queues have no workers.
                     // So `&&` usually stops before the field `sleepers`. This saves a memory
                     // access.
-                    let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
+                    let wakes = queue.workers() > 0 && !queue.sleepers().is_empty() && serves();
                     self.add_to_list(slot);
                     if wakes {
                         self.wake_sleepers(id, 1, effects);
