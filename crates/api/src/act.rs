@@ -85,7 +85,7 @@ fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 }
 
 /// A response with a value as JSON.
-fn with_json(status: StatusCode, value: &impl Serialize) -> Response {
+pub(crate) fn with_json(status: StatusCode, value: &impl Serialize) -> Response {
     complete(answer(status, "application/json", as_json(value)))
 }
 

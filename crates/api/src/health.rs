@@ -18,7 +18,11 @@ pub(crate) fn of(broker: &Broker, totals: &Totals, status: Status, is_stopping: 
     if is_stopping {
         add(critical, "stopping", "the server is stopping".to_owned());
     }
-    if broker.is_full() {
+    if broker.disk_room().is_some_and(|room| room.is_critical) {
+        let text = "the disk has less free room than disk.critical, so new jobs are refused; free \
+                    disk space";
+        add(critical, "disk-critical", text.to_owned());
+    } else if broker.is_full() {
         let text = "the log has no room, so new jobs are refused; finish jobs, or free disk space";
         add(critical, "log-full", text.to_owned());
     }

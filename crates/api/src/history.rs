@@ -116,7 +116,7 @@ impl Api {
 
     /// Writes the history into its file, if it has one. Blocks the thread.
     pub fn save_history(&self) {
-        let Some(path) = &self.setup.history_file else { return };
+        let Some(path) = &self.setup.history.numbers else { return };
         let bytes = self.recorder.rings().to_bytes();
         if let Err(error) = write(path, &bytes) {
             tracing::warn!(%error, path = %path.display(), "cannot save the history of the numbers");
@@ -219,7 +219,7 @@ async fn record(api: Api, busy: Busy) {
         before.rows = (before.rows + 1) % ROWS_PER_SAVE;
         before.rows == 0
     };
-    if is_time && api.setup.history_file.is_some() {
+    if is_time && api.setup.history.numbers.is_some() {
         let api = api.clone();
         // An error has been reported.
         let _ = tokio::task::spawn_blocking(move || api.save_history()).await;

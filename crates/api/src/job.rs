@@ -57,8 +57,10 @@ pub(crate) async fn get_job(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    let (job, version) = api.job_with_version(id).await?;
-    Ok(with_version(&job, &version))
+    match api.job_with_version(id).await {
+        Ok((job, version)) => Ok(with_version(&job, &version)),
+        Err(problem) => Err(api.or_ended(id, problem).await),
+    }
 }
 
 /// The body of a job, byte by byte, or in a form for people. The settings `http.bodies` and
@@ -84,9 +86,15 @@ pub(crate) async fn get_body(
     JobNumber(id): JobNumber,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let query = Query::read(&uri, &["as"])?;
-    let form = query.get("as").map(form_of).transpose()?;
-    let body = api.body_of_job(&principal, id).await?;
+    let form = Query::read(&uri, &["as"])?.form()?;
+    match api.body_of_job(&principal, id).await {
+        Ok(body) => with_body(body, form),
+        Err(problem) => Err(api.or_ended(id, problem).await),
+    }
+}
+
+/// A response with a body, byte by byte or in a form for people.
+pub(crate) fn with_body(body: ShownBody, form: Option<BodyForm>) -> Result<Response, Problem> {
     if let Some(form) = form {
         return in_form(form, &body.into_bytes());
     }
@@ -99,14 +107,6 @@ pub(crate) async fn get_body(
     // A browser saves the body, and never shows it as a page of this server.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
-}
-
-/// The form with this name.
-fn form_of(name: &str) -> Result<BodyForm, Problem> {
-    BodyForm::ALL.into_iter().find(|form| form.name() == name).ok_or_else(|| {
-        let why = "write `json`, `php`, `text` or `hex`";
-        Problem::new(ProblemKind::BadRequest, why).of_parameter("as")
-    })
 }
 
 /// A response with a body in a form for people.

@@ -25,7 +25,7 @@ use crate::state::{Api, Setup};
 use crate::{moment, types};
 
 /// The largest page with the beginnings of bodies.
-const BODIES_MAX: usize = 100;
+pub(crate) const BODIES_MAX: usize = 100;
 /// A page reads at most this many new blocks of cold jobs, of up to 256 jobs each.
 pub(crate) const BLOCKS_MAX: usize = 8;
 /// The beginning of a body in a list has at most this many bytes.
@@ -278,6 +278,19 @@ impl Api {
     ) -> Result<T, Problem> {
         in_thread(&self.readers, read).await.ok_or_else(|| {
             let why = "the disk did not give the jobs in time; check the disk, or try again";
+            Problem::new(ProblemKind::Unreadable, why)
+        })
+    }
+
+    /// Reads the history of jobs in another thread. At most one read runs at once, so that its disk
+    /// keeps no other request waiting.
+    pub(crate) async fn reading_history<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        in_thread(&self.history_readers, read).await.ok_or_else(|| {
+            let why =
+                "the disk did not give the history of jobs in time; check the disk, or try again";
             Problem::new(ProblemKind::Unreadable, why)
         })
     }

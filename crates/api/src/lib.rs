@@ -12,8 +12,8 @@
 //!   `name`: parameters, and names of queues. `json`, `moment`: responses, and dates in them.
 //!   `cursor`: places in lists. `version`: `ETag`s.
 //! - `events`: what happens, for clients that wait for it. `cluster`, `connections`, `server`, `health`,
-//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `search`, `why`, `policies`, `crons`: one topic
-//!   each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
+//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `past_jobs`, `result`, `search`, `why`, `policies`,
+//!   `crons`: one topic each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
 //!   queues, for sorted lists. `top`: the queues with metrics of their own.
 
 #![expect(
@@ -41,12 +41,14 @@ mod log_health;
 mod moment;
 mod name;
 mod openapi;
+mod past_jobs;
 mod php;
 mod policies;
 mod problem;
 mod query;
 mod queue;
 mod queues;
+mod result;
 mod routes;
 mod search;
 mod server;
@@ -71,10 +73,11 @@ pub use jobs::ListJobs;
 pub use moment::written as shown_moment;
 pub use name::{parse_name, shown_name};
 pub use openapi::document;
+pub use past_jobs::{ListPastJobs, PastEntry};
 pub use problem::{Problem, ProblemKind};
 pub use queues::ListQueues;
 pub use routes::router;
 pub use search::SearchJobs;
-pub use state::{Api, Reload, ServerInfo, Setup};
+pub use state::{Api, HANGING_THREADS_MAX, HistoryFiles, Reload, ServerInfo, Setup};
 pub use top::TopQueues;
 pub use version::Condition;

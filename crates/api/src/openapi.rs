@@ -10,8 +10,8 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::{
-    act, audit, cluster, connections, crons, events, history, job, jobs, log_health, policies,
-    queue, queues, search, server, version, why,
+    act, audit, cluster, connections, crons, events, history, job, jobs, log_health, past_jobs,
+    policies, queue, queues, result, search, server, version, why,
 };
 
 #[derive(OpenApi)]
@@ -43,6 +43,11 @@ use crate::{
         jobs::get_jobs,
         job::get_job,
         job::get_body,
+        past_jobs::get_past_jobs,
+        past_jobs::get_past_job,
+        past_jobs::get_past_body,
+        past_jobs::post_run_again,
+        result::get_result,
         search::get_search,
         audit::get_audit,
         act::put::post_jobs,

@@ -32,6 +32,8 @@ pub enum ProblemKind {
     NotFound,
     /// The endpoint does not have this method.
     MethodNotAllowed,
+    /// The job has ended, and the history has it.
+    JobEnded,
     /// A worker has the job.
     JobLeased,
     /// The job does not have the state that the request needs.
@@ -78,7 +80,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds, by their status.
-    pub const ALL: [ProblemKind; 29] = [
+    pub const ALL: [ProblemKind; 30] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -93,6 +95,7 @@ impl ProblemKind {
         ProblemKind::IdempotencyBusy,
         ProblemKind::BadConfiguration,
         ProblemKind::Duplicate,
+        ProblemKind::JobEnded,
         ProblemKind::PreconditionFailed,
         ProblemKind::TooLong,
         ProblemKind::IdempotencyMismatch,
@@ -131,6 +134,7 @@ impl ProblemKind {
                 ("bad-configuration", "configuration not reloaded", 409)
             }
             ProblemKind::Duplicate => ("duplicate", "duplicate job", 409),
+            ProblemKind::JobEnded => ("job-ended", "the job has ended", 410),
             ProblemKind::PreconditionFailed => {
                 ("precondition-failed", "the job or the queue has changed", 412)
             }
@@ -226,6 +230,11 @@ impl Problem {
             response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
         }
         response
+    }
+
+    /// Whether the problem is of this kind.
+    pub fn is(&self, kind: ProblemKind) -> bool {
+        self.kind_name() == kind.name()
     }
 
     /// The name of the kind.

@@ -2,6 +2,7 @@
 
 use hyper::Uri;
 
+use crate::form::BodyForm;
 use crate::problem::{Problem, ProblemKind};
 
 /// The largest page of a list.
@@ -56,6 +57,16 @@ impl Query {
         limit.ok_or_else(|| {
             let why = format!("write a number from 1 to {LIMIT_MAX}");
             Problem::new(ProblemKind::BadRequest, why).of_parameter("limit")
+        })
+    }
+
+    /// The parameter `as`: the form of a body. `None`: the bytes as they are.
+    pub(crate) fn form(&self) -> Result<Option<BodyForm>, Problem> {
+        let Some(name) = self.get("as") else { return Ok(None) };
+        let form = BodyForm::ALL.into_iter().find(|form| form.name() == name);
+        form.map(Some).ok_or_else(|| {
+            let why = "write `json`, `php`, `text` or `hex`";
+            Problem::new(ProblemKind::BadRequest, why).of_parameter("as")
         })
     }
 

@@ -51,8 +51,10 @@ impl Api {
         let items = if facts.items { turn.item_stats(name) } else { None };
         let is_being_removed = turn.is_being_removed(id);
         let has_cold_jobs = turn.has_cold_jobs(name);
+        let keeps_history = turn.policy(name).history.is_on;
         let created_at = facts.items.then(|| turn.wall_at(facts.created));
         let as_of_at = turn.wall_at(turn.now());
+        let name = &*turn.shown_name(name);
         drop(turn);
         let band = |band: Band| stats.bands[band as usize];
         Ok(types::Queue {
@@ -84,6 +86,7 @@ impl Api {
             is_child: facts.child,
             is_being_removed,
             has_cold_jobs,
+            keeps_history,
             limits: facts.limits,
             created_at: created_at.map(moment::written),
             items: items.map(|items| types::Items {

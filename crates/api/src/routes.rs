@@ -15,8 +15,8 @@ use crate::state::Api;
 use crate::types::Role;
 use crate::version::Condition;
 use crate::{
-    act, cluster, connections, crons, events, history, job, jobs, log_health, openapi, policies,
-    queue, queues, search, server, why,
+    act, cluster, connections, crons, events, history, job, jobs, log_health, openapi, past_jobs,
+    policies, queue, queues, result, search, server, why,
 };
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
@@ -54,6 +54,11 @@ fn table() -> Vec<Endpoint> {
         at("/jobs/{id}/move", post(act::job::post_move)).with_version(),
         at("/jobs/{id}/reschedule", post(act::job::post_reschedule)).with_version(),
         at("/jobs/{id}/body", get(job::get_body)),
+        at("/jobs/{id}/history", get(past_jobs::get_past_job)),
+        at("/jobs/{id}/history/body", get(past_jobs::get_past_body)),
+        at("/jobs/{id}/result", get(result::get_result)),
+        at("/jobs/{id}/run_again", post(past_jobs::post_run_again)),
+        at("/queues/{queue}/history", get(past_jobs::get_past_jobs)),
         at("/search", get(search::get_search)),
         at("/take", post(act::leases::post_take)).of_programs(),
         at("/leases/{lease}/finish", post(act::leases::post_finish)).of_programs(),

@@ -19,11 +19,17 @@ use crate::connections::Connections;
 use crate::cursor::CursorKey;
 use crate::events::Events;
 use crate::history::Recorder;
+use crate::past_jobs::PastJobs;
 use crate::survey::Surveys;
 use crate::{history, types};
 
 /// At most this many requests read from the disk at once.
 const READERS_MAX: usize = 2;
+/// At most this many requests read the history of jobs at once.
+const HISTORY_READERS_MAX: usize = 1;
+/// At most this many threads of the API can wait for a disk that hangs. Those that are not readers write
+/// the history of jobs, write the history of the numbers, and read the token file.
+pub const HANGING_THREADS_MAX: usize = READERS_MAX + HISTORY_READERS_MAX + 3;
 /// At most this many backups run at once. They read at full speed.
 const BACKUPS_MAX: usize = 1;
 /// At most this many requests mask bodies in other threads at once. The site has few threads.
@@ -37,10 +43,13 @@ pub struct Api {
     pub(crate) access: Arc<Access>,
     pub(crate) act: Acting,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) past: Arc<PastJobs>,
     pub(crate) events: Arc<Events>,
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
+    /// Limits the threads that read the history of jobs.
+    pub(crate) history_readers: Arc<Semaphore>,
     /// Limits the backups that run.
     pub(crate) backups: Arc<Semaphore>,
     /// Limits the threads that mask bodies in memory.
@@ -75,8 +84,18 @@ pub struct Setup {
     pub connections: Box<dyn Connections>,
     /// The cluster. `None`: the server is alone.
     pub cluster: Option<Box<dyn Fn() -> types::Cluster + Send + Sync>>,
-    /// The file in which the history of the numbers survives a restart. `None`: it does not.
-    pub history_file: Option<PathBuf>,
+    /// The files of the histories.
+    pub history: HistoryFiles,
+}
+
+/// The files in which the histories survive a restart.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryFiles {
+    /// The file of the history of the numbers. `None`: it ends with the process.
+    pub numbers: Option<PathBuf>,
+    /// The folder of the history of jobs, and how many bytes its files have at most. `None`: it is in
+    /// memory.
+    pub jobs: Option<(PathBuf, u64)>,
 }
 
 /// Reads the configuration again. Returns the keys whose values have changed, or the mistakes.
@@ -118,16 +137,18 @@ impl Api {
     pub fn new(setup: Setup) -> Api {
         let surveys = Arc::new(Surveys::new(setup.door.clone()));
         let access = Arc::new(Access::new(setup.access.clone()));
-        let rings = setup.history_file.as_deref().map(history::read).unwrap_or_default();
+        let rings = setup.history.numbers.as_deref().map(history::read).unwrap_or_default();
         Api {
             setup: Arc::new(setup),
             surveys,
             access,
             act: Acting::default(),
             recorder: Arc::new(Recorder::new(rings)),
+            past: Arc::default(),
             events: Arc::default(),
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            history_readers: Arc::new(Semaphore::new(HISTORY_READERS_MAX)),
             backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             maskers: Arc::new(Semaphore::new(MASKERS_MAX)),
             finders: Arc::new(Semaphore::new(READERS_MAX)),
@@ -135,11 +156,12 @@ impl Api {
     }
 
     /// Does the timed work: reads the token file again if it changed, ends leases, adds to the
-    /// history, and sends events. The server calls this once a second, in the runtime of the site.
+    /// histories, and sends events. The server calls this once a second, in the runtime of the site.
     pub fn tick(&self) {
         self.access.tokens.look_soon();
         self.act.leases.look(self.setup.door.now());
         self.record_soon();
+        self.collect_soon();
         self.tell_tick();
     }
 

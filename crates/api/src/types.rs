@@ -10,6 +10,7 @@ mod crons;
 mod dead_letters;
 mod log;
 mod operations;
+mod past_jobs;
 mod sessions;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,10 @@ pub use crons::{Cron, Crons};
 pub use dead_letters::{DeadFilter, DeadLetter, DeathCause};
 pub use log::{Log, Recovery};
 pub use operations::{Operation, OperationKind, OperationStatus, Operations, StartOperation};
+pub use past_jobs::{
+    AttemptOutcome, JobResult, Outcome, PastAttempt, PastJob, PastJobs, PastTimes, Quantiles,
+    ResultOutcome,
+};
 pub use sessions::{Session, Sessions};
 
 /// The server as a whole.
@@ -422,6 +427,9 @@ pub struct Queue {
     pub is_being_removed: bool,
     /// Whether some jobs are only in the log.
     pub has_cold_jobs: bool,
+    /// Whether the policy keeps a history of jobs.
+    #[serde(default)]
+    pub keeps_history: bool,
     /// Limits of unfinished jobs with high, normal and low priority. 0 for no limit.
     pub limits: [u32; 3],
     /// When the queue was made. The server knows this only for queues of Kestrel's clients.
@@ -742,6 +750,9 @@ pub struct Why {
     pub wait_ms: Option<u64>,
     /// What the server checked, in this order. The last one is the answer.
     pub checked: Vec<WhyCode>,
+    /// Why a put of a short job into the queue is refused now. `null`: it is accepted.
+    #[serde(default)]
+    pub put_refusal: Option<String>,
 }
 
 /// A thing that can be in the way of a job.
@@ -766,6 +777,8 @@ pub enum WhyCode {
     KeyConcurrency,
     /// The policy limits how many jobs of one key the queue hands out in a time.
     KeyRate,
+    /// The order of the policy is strict, and a delayed job holds back the jobs behind it.
+    Order,
     /// The policy has changed, and the queue sorts its jobs by their keys.
     Sorting,
     /// The next job has expired, and the server ends it.

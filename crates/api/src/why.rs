@@ -39,6 +39,8 @@ struct Facts {
     held: Option<Held>,
     /// The reason of the policy that pauses the queue.
     reason: Option<String>,
+    /// Why a put is refused now.
+    put_refusal: Option<String>,
 }
 
 impl Facts {
@@ -51,7 +53,7 @@ impl Facts {
 type Check = (types::WhyCode, fn(&Facts) -> Option<String>);
 
 /// All checks, in the order of the rule of delivery.
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 16] = [
     (types::WhyCode::ReadsBlocked, |facts| {
         let text = "the status of the server does not let clients take jobs; set the status to up";
         facts.is_held(Held::Blocked).then(|| text.to_owned())
@@ -114,6 +116,12 @@ const CHECKS: [Check; 15] = [
              queue hands out the next job with the key of the first job in {wait_ms} ms"
         ))
     }),
+    (types::WhyCode::Order, |facts| {
+        let text = "the policy's concurrency.order is strict: a job that was handed out is delayed, \
+                    and the jobs behind it wait until it is done, buried or deleted (with \
+                    concurrency.key, those with the same key)";
+        facts.is_held(Held::Order).then(|| text.to_owned())
+    }),
     (types::WhyCode::Sorting, |facts| {
         let text = "the policy has changed, and the queue sorts its jobs by their keys; this takes \
                     about a second for a million jobs";
@@ -163,7 +171,8 @@ fn why(facts: &Facts) -> types::Why {
                 | (types::WhyCode::KeyRate, Some(Held::KeyRate { wait_ms })) => Some(wait_ms),
                 _ => None,
             };
-            return types::Why { answer: code, text, reason, wait_ms, checked };
+            let put_refusal = facts.put_refusal.clone();
+            return types::Why { answer: code, text, reason, wait_ms, checked, put_refusal };
         }
     }
     unreachable!("the last check always applies")
@@ -176,7 +185,8 @@ impl Api {
         let queue = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
         let reason = turn.policy(name).pause.reason.map(|why| shown_name(&why));
         let (stats, held) = (turn.queue_stats_of(queue), turn.held_back(queue));
-        let facts = Facts { stats, held, reason };
+        let put_refusal = turn.put_refusal(name).map(|refusal| Problem::from(refusal).detail);
+        let facts = Facts { stats, held, reason, put_refusal };
         drop(turn);
         Ok(why(&facts))
     }
@@ -189,7 +199,7 @@ mod tests {
     #[test]
     fn a_waiting_client_and_a_ready_job_meet() {
         let stats = QueueStats { ready: 1, watchers: 1, waiters: 1, ..QueueStats::default() };
-        let facts = Facts { stats, held: None, reason: None };
+        let facts = Facts { stats, held: None, reason: None, put_refusal: None };
         assert_eq!(why(&facts).answer, types::WhyCode::ShouldRun);
         let removed = why(&Facts { held: Some(Held::Removed), ..facts });
         assert_eq!(removed.answer, types::WhyCode::Removing);
@@ -198,7 +208,7 @@ mod tests {
     #[test]
     fn a_cold_job_is_loaded_for_a_client_that_waits() {
         let stats = QueueStats { ready: 1, watchers: 1, waiters: 1, ..QueueStats::default() };
-        let cold = why(&Facts { stats, held: Some(Held::Cold), reason: None });
+        let cold = why(&Facts { stats, held: Some(Held::Cold), reason: None, put_refusal: None });
         assert_eq!(cold.answer, types::WhyCode::Loading);
     }
 
@@ -207,10 +217,8 @@ mod tests {
         let nobody = QueueStats { ready: 1, ..QueueStats::default() };
         let busy = QueueStats { watchers: 1, ..nobody };
         let held = Some(Held::Cold);
-        assert_eq!(
-            why(&Facts { stats: nobody, held, reason: None }).answer,
-            types::WhyCode::NoWorkers
-        );
-        assert_eq!(why(&Facts { stats: busy, held, reason: None }).answer, types::WhyCode::AllBusy);
+        let answer = |stats| why(&Facts { stats, held, reason: None, put_refusal: None }).answer;
+        assert_eq!(answer(nobody), types::WhyCode::NoWorkers);
+        assert_eq!(answer(busy), types::WhyCode::AllBusy);
     }
 }

@@ -1,7 +1,7 @@
 //! The commands. Each command has a small function, which calls the broker and replies.
 
 use broker::{
-    Answer, Body, BodyBuffer, JobId, Kick, Need, NewJob, NotFound, Outbox, Patience, Peeked,
+    Answer, Body, BodyBuffer, Frame, JobId, Kick, Need, NewJob, NotFound, Outbox, Patience, Peeked,
     Position, PutRefusal, Refusal, State, Take, Turn,
 };
 
@@ -118,7 +118,7 @@ impl Session {
                 self.is_producer = true;
                 self.server().counters.producers.add_one();
             }
-            let body = BodyBuffer::new(header.body_bytes as usize + reply::CR_LF.len());
+            let body = BodyBuffer::with_end(header.body_bytes as usize, reply::CR_LF.len());
             self.reading = Reading::Body(PendingPut { job: header.job, body });
         }
     }
@@ -133,15 +133,35 @@ impl Session {
     pub(crate) fn finish_put(
         &mut self,
         job: NewJob,
-        bytes: &[u8],
+        frame: Frame<'_>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        let Some(body) = bytes.strip_suffix(reply::CR_LF) else {
+        let (body, end) = frame.split_end::<{ reply::CR_LF.len() }>();
+        if end != *reply::CR_LF {
             turn.skip_job_id();
             return outbox.reply(AT_ONCE, reply::EXPECTED_CRLF);
-        };
-        let Answer { value, after } = turn.caller(self.id).put(job, Body::from(body));
+        }
+        self.put(job, body, turn, outbox);
+    }
+
+    /// Puts a job, or waits for room.
+    pub(crate) fn put(
+        &mut self,
+        job: NewJob,
+        body: Body,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        // A half-closed connection does not wait, as in `reserve`.
+        if self.is_input_ended() {
+            turn.caller(self.id).cancel_room_wait();
+        } else if turn.caller(self.id).must_wait_for_room(None, &body, b"") {
+            self.waiting = Waiting::Room;
+            self.blocked = Some((job, body));
+            return;
+        }
+        let Answer { value, after } = turn.caller(self.id).put(job, body);
         match value {
             Ok(id) => outbox.reply(after, Numbers::one(b"INSERTED", id.0).bytes()),
             Err(refusal) => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use broker::{
-    Answer, BodyBuffer, Dialect, Event, InputEnd, NewJob, Outbox, Progress, SessionId, Step, Turn,
-    take_steps,
+    Answer, Body, BodyBuffer, Dialect, Event, InputEnd, NewJob, Outbox, Progress, SessionId, Step,
+    Turn, take_steps,
 };
 
 use crate::command::{Malformed, recognise};
@@ -20,6 +20,8 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
+    /// The put that waits for room.
+    pub(crate) blocked: Option<(NewJob, Body)>,
     /// The incomplete reply to `list-tubes`. Later commands wait until it is complete.
     pub(crate) listing: Option<TubeList>,
     /// Number of tubes that the session watches.
@@ -66,6 +68,8 @@ pub(crate) enum Waiting {
     Kick,
     /// The next command needs a job that is only in the log. The broker loads the job.
     Load,
+    /// The put of `blocked` needs room in a full queue.
+    Room,
 }
 
 impl Session {
@@ -81,6 +85,7 @@ impl Session {
             listener,
             reading: Reading::Line,
             waiting: Waiting::Nothing,
+            blocked: None,
             listing: None,
             watched_tubes: 1,
             is_producer: false,
@@ -164,10 +169,10 @@ impl Session {
     fn read_body(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::Body(put) = &mut self.reading else { return 0 };
         let job = put.job;
-        let (count, body) = put.body.complete(bytes);
-        if let Some(body) = body {
+        let (count, frame) = put.body.complete_frame(bytes);
+        if let Some(frame) = frame {
             self.reading = Reading::Line;
-            self.finish_put(job, &body, turn, outbox);
+            self.finish_put(job, frame, turn, outbox);
         }
         count
     }
@@ -186,6 +191,9 @@ impl Session {
             // bodies end.
             turn.skip_job_id();
             self.reading = Reading::Line;
+        }
+        if self.blocked.take().is_some() {
+            turn.skip_job_id();
         }
         turn.close_session(self.id);
         let counters = &self.listener.server.counters;
@@ -242,6 +250,11 @@ impl Dialect for Session {
             Event::Kicked(count) => reply::kicked(count, after, outbox),
             // The owner passes the command's bytes again.
             Event::Loaded => {}
+            Event::Room => {
+                if let Some((job, body)) = self.blocked.take() {
+                    self.put(job, body, turn, outbox);
+                }
+            }
             Event::Unreadable => self.end(turn),
             Event::WorkToDo
             | Event::News { .. }
@@ -258,6 +271,15 @@ impl Dialect for Session {
         self.input_end.come(self.is_reading());
         match self.waiting {
             Waiting::Nothing | Waiting::Kick | Waiting::Load => {}
+            Waiting::Room => {
+                // If the event is already on its way, it answers the put.
+                if turn.caller(self.id).cancel_room_wait() {
+                    self.waiting = Waiting::Nothing;
+                    self.blocked = None;
+                    turn.skip_job_id();
+                    outbox.reply(AT_ONCE, reply::DRAINING);
+                }
+            }
             Waiting::Job => {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If the session
@@ -279,7 +301,9 @@ impl Dialect for Session {
 
     fn buffered_bytes(&self) -> usize {
         let listing_bytes = self.listing.as_ref().map_or(0, TubeList::buffered_bytes);
+        let blocked_bytes = self.blocked.as_ref().map_or(0, |(_, body)| body.len());
         listing_bytes
+            + blocked_bytes
             + match &self.reading {
                 Reading::Body(put) => put.body.buffered_bytes(),
                 Reading::Line | Reading::LongLine | Reading::RefusedBody { .. } => 0,
@@ -298,6 +322,11 @@ impl Dialect for Session {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.blocked.is_some() {
+            // The put is not stored.
+            outbox.reply(AT_ONCE, reply::DRAINING);
+            return self.end(turn);
+        }
         if self.waiting == Waiting::Kick || self.listing.take().is_some() {
             // The server stops before all jobs are kicked or listed. So the reply is an error.
             outbox.reply(AT_ONCE, reply::INTERNAL_ERROR);

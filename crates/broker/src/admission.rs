@@ -1,7 +1,8 @@
 //! Admission of jobs. For all dialects, the broker checks all limits here before it passes a job to
-//! the engine. `memory` and `queue_limit` have the limits of memory and queues. The log checks its
-//! own limit.
+//! the engine. `memory`, `queue_limit` and `disk` have the limits of memory, queues and the room of the
+//! disk. The log checks its own limit.
 
+pub(crate) mod disk;
 pub(crate) mod memory;
 pub(crate) mod queue_limit;
 
@@ -13,6 +14,10 @@ use engine::{Engine, Refused};
 use crate::broker::Shared;
 use crate::core::Core;
 use crate::{Answer, Broker, Position, Turn};
+
+/// The bytes of an entry of the log besides the body, for each body that a put writes after the first
+/// one. The log itself adds those of the first one.
+const ENTRY_OVERHEAD_BYTES: usize = 1 << 10;
 
 /// Why a put was refused. Nothing was stored. The only exception: if the put has several queues,
 /// other queues may have accepted the job.
@@ -101,10 +106,33 @@ impl Turn<'_> {
         self.core.engine.admits_child(queue)
     }
 
+    /// Why a put of a short job into this queue would be refused now. `None`: it would be accepted,
+    /// unless it is a duplicate. Counts nothing.
+    pub fn put_refusal(&self, queue: &[u8]) -> Option<PutRefusal> {
+        let is_logged = |engine: &Engine| engine.puts_are_logged(queue);
+        let refusal = self.shared.look(&self.core, 0, is_logged).err();
+        let is_full = || self.core.engine.is_full_for_puts(queue);
+        refusal.or_else(|| is_full().then_some(PutRefusal::QueueFull))
+    }
+
     /// Whether puts are refused because the server drains.
     pub fn draining(&self) -> bool {
         self.shared.draining()
     }
+}
+
+/// The bytes of bodies that a put can add to the log. Usually these are the bytes of its body. But if
+/// it replaces the bodies of jobs in several queues, each of these queues writes the body again.
+pub(crate) fn put_bytes<'e>(
+    engine: &'e Engine,
+    name: impl FnOnce(&'e Engine) -> &'e [u8],
+    body_bytes: usize,
+) -> usize {
+    if !engine.replaces_bodies() {
+        return body_bytes;
+    }
+    let more = engine.bodies_of_put(name(engine)) - 1;
+    body_bytes + more * (body_bytes + ENTRY_OVERHEAD_BYTES)
 }
 
 impl Shared {
@@ -122,11 +150,26 @@ impl Shared {
 
     /// Whether the server takes the jobs of entries with schedules now.
     pub(crate) fn admits_crons(&self, core: &Core) -> bool {
-        let has_room = core.ledger.log().is_none_or(|log| log.admits_put(CRONS_BYTES_MAX));
-        has_room && !self.draining() && self.has_memory_for(core, CRONS_BYTES_MAX)
+        self.log_has_room(core, CRONS_BYTES_MAX)
+            && !self.draining()
+            && self.has_memory_for(core, CRONS_BYTES_MAX)
     }
 
     fn check(
+        &self,
+        core: &Core,
+        body_bytes: usize,
+        is_logged: impl FnOnce(&Engine) -> bool,
+    ) -> Result<(), PutRefusal> {
+        let looked = self.look(core, body_bytes, is_logged);
+        if looked == Err(PutRefusal::MemoryFull) {
+            self.memory.count_refusal();
+        }
+        looked
+    }
+
+    /// Like [`Shared::admit`], but counts nothing.
+    pub(crate) fn look(
         &self,
         core: &Core,
         body_bytes: usize,
@@ -138,14 +181,18 @@ impl Shared {
         if core.engine.writes_blocked() {
             return Err(PutRefusal::WritesBlocked);
         }
-        if !self.admits_body(core, body_bytes) {
+        if !self.has_memory_for(core, body_bytes) {
             return Err(PutRefusal::MemoryFull);
         }
-        let has_no_room = core.ledger.log().is_some_and(|log| !log.admits_put(body_bytes));
-        if has_no_room && is_logged(&core.engine) {
+        if !self.log_has_room(core, body_bytes) && is_logged(&core.engine) {
             return Err(PutRefusal::LogFull);
         }
         Ok(())
+    }
+
+    /// Whether the log has room for a put with a body of this length, and may use it.
+    fn log_has_room(&self, core: &Core, body_bytes: usize) -> bool {
+        core.ledger.log().is_none_or(|log| log.admits_put(body_bytes)) && !self.disk.is_critical()
     }
 
     /// Whether a body of this length fits into the limit of memory. If it does not fit, counts the

@@ -152,7 +152,9 @@ impl Core {
             return;
         }
         match record {
-            Record::Put(slot, id) => self.note_fresh_job(*slot, *id, is_full),
+            Record::Put(slot, id) | Record::Replaced(slot, id) => {
+                self.note_fresh_job(*slot, *id, is_full);
+            }
             Record::PutMany(jobs) => {
                 for (slot, id) in jobs {
                     self.note_fresh_job(*slot, *id, is_full);

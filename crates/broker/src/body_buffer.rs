@@ -1,7 +1,13 @@
 //! The body of a command while its bytes arrive. The buffer grows with the received bytes, so a
 //! large announced length alone costs no memory.
 
+mod kept;
+
 use std::borrow::Cow;
+
+use engine::Body;
+
+use kept::KeptBody;
 
 /// From this size on, a buffer grows in large steps, so that it seldom moves. If it doubled, the last
 /// step would copy half of a large body at once, and other clients would wait. Room that has no
@@ -10,28 +16,102 @@ const MOVED_BYTES_MAX: usize = 1 << 20;
 /// How many times its received bytes a large buffer gets as room, at most. A bound, because a client
 /// can announce a large body and send only the beginning: addresses are limited on some systems.
 const LARGE_GROWTH: usize = 32;
+/// From this size on, the body of a job is collected where it stays.
+const KEPT_BYTES_MIN: usize = 512 << 10;
 /// The operating system gives memory to a buffer in pages of this size.
 const PAGE_BYTES: usize = 4096;
 
 /// Collects the bytes of a body for a dialect. The client has announced the body's length.
+///
+/// The body of a command has the body of a job in its middle. If the dialect says where, and it is
+/// large, the buffer collects it where it stays. Otherwise the last step would copy all of it, and
+/// other clients would wait.
 #[derive(Debug)]
 pub struct BodyBuffer {
     /// The announced length.
     bytes: usize,
+    /// The bytes of a frame before the body of the job, if the dialect knows their number.
+    before: Option<usize>,
+    /// The bytes of a frame after the body of the job.
+    after: usize,
+    /// The body of the job, from the moment on when it is large.
+    kept: Option<KeptBody>,
+    /// The received bytes, without those of `kept`.
     received: Vec<u8>,
+}
+
+/// The body of a command that has arrived, with the body of a job in it.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    /// All bytes in one piece.
+    Whole(Cow<'a, [u8]>),
+    /// A large body of a job, and the bytes before and after it.
+    Parts {
+        /// The bytes before and after the body.
+        around: Vec<u8>,
+        /// The body of the job.
+        body: Body,
+    },
+}
+
+impl Frame<'_> {
+    /// The body of the job, and the last `N` bytes, for a frame that has nothing before the body.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the frame has fewer than `N` bytes. Its length is announced, so its owner knows it.
+    pub fn split_end<const N: usize>(self) -> (Body, [u8; N]) {
+        const TOO_SHORT: &str = "a frame has the bytes behind its body";
+        match self {
+            Self::Whole(bytes) => {
+                let (body, end) = bytes.split_last_chunk().expect(TOO_SHORT);
+                (Body::from(body), *end)
+            }
+            Self::Parts { around, body } => (body, *around.last_chunk().expect(TOO_SHORT)),
+        }
+    }
 }
 
 impl BodyBuffer {
     /// An empty buffer for a body of this many bytes.
     pub fn new(bytes: usize) -> Self {
-        Self { bytes, received: Vec::new() }
+        Self { bytes, before: None, after: 0, kept: None, received: Vec::new() }
+    }
+
+    /// An empty buffer for the body of a job, and this many bytes after it.
+    pub fn with_end(body_bytes: usize, after: usize) -> Self {
+        Self { before: Some(0), after, ..Self::new(body_bytes + after) }
+    }
+
+    /// Says that the body of the job begins after this many bytes, and goes on to the end.
+    pub fn set_beginning(&mut self, before: usize) {
+        self.before = Some(before);
+    }
+
+    /// Whether the dialect could say where the body of the job begins, so that the buffer can keep it.
+    pub fn lacks_beginning(&self) -> bool {
+        self.before.is_none() && self.bytes >= KEPT_BYTES_MIN
     }
 
     /// Adds a piece of the body, and returns how many of its bytes belong to the body. The memory of
     /// the buffer grows to at most twice the received bytes, its addresses to at most 32 times, and
     /// both never beyond the announced length.
     pub fn push(&mut self, stretch: &[u8]) -> usize {
-        let count = stretch.len().min(self.bytes - self.received.len());
+        let count = stretch.len().min(self.bytes - self.len());
+        let mut piece = &stretch[..count];
+        self.keep_if_large();
+        if let Some(kept) = &mut self.kept {
+            piece = &piece[kept.fill(piece)..];
+        }
+        if !piece.is_empty() {
+            self.grow(piece.len());
+            self.received.extend_from_slice(piece);
+        }
+        count
+    }
+
+    /// Makes room for this many more bytes in `received`.
+    fn grow(&mut self, count: usize) {
         let needed = self.received.len() + count;
         if needed > self.received.capacity() {
             let len = self.received.len();
@@ -43,22 +123,56 @@ impl BodyBuffer {
                 self.received.reserve_exact(doubled.min(self.bytes) - len);
             }
         }
-        self.received.extend_from_slice(&stretch[..count]);
-        count
+    }
+
+    /// Moves what has come of the body of a job to where it stays, if it is large, and enough of it
+    /// has come.
+    fn keep_if_large(&mut self) {
+        let len = self.received.len();
+        let (Some(before), None) = (self.before, &self.kept) else { return };
+        if len < KEPT_BYTES_MIN || len.saturating_mul(LARGE_GROWTH) < self.bytes {
+            return;
+        }
+        let Some(body_bytes) = self.bytes.checked_sub(before + self.after) else { return };
+        let Some(mut kept) = KeptBody::of(body_bytes) else { return };
+        let Some(beginning) = self.received.get(before..) else { return };
+        let end = before + kept.fill(beginning);
+        self.received.drain(before..end);
+        self.received.shrink_to_fit();
+        self.kept = Some(kept);
+    }
+
+    fn len(&self) -> usize {
+        self.received.len() + self.kept.as_ref().map_or(0, KeptBody::filled)
     }
 
     /// Adds a piece of the body. Returns how many of its bytes belong to the body, and the whole
-    /// body if its last byte has arrived. A body that arrives in one piece is not copied.
+    /// body if its last byte has arrived. A body that arrives in one piece is not copied. The dialect
+    /// has not said where the body of a job is.
     pub fn complete<'a>(&mut self, stretch: &'a [u8]) -> (usize, Option<Cow<'a, [u8]>>) {
-        if self.received.is_empty() && stretch.len() >= self.bytes {
-            return (self.bytes, Some(Cow::Borrowed(&stretch[..self.bytes])));
+        match self.complete_frame(stretch) {
+            (count, Some(Frame::Whole(bytes))) => (count, Some(bytes)),
+            (count, _) => (count, None),
         }
-        let count = self.push(stretch);
-        let is_complete = self.received.len() == self.bytes;
-        (count, is_complete.then(|| Cow::Owned(self.take())))
     }
 
-    /// The received bytes.
+    /// Like [`complete`](Self::complete), for a frame with the body of a job.
+    pub fn complete_frame<'a>(&mut self, stretch: &'a [u8]) -> (usize, Option<Frame<'a>>) {
+        if self.received.is_empty() && self.kept.is_none() && stretch.len() >= self.bytes {
+            return (self.bytes, Some(Frame::Whole(Cow::Borrowed(&stretch[..self.bytes]))));
+        }
+        let count = self.push(stretch);
+        if self.len() < self.bytes {
+            return (count, None);
+        }
+        let frame = match self.kept.take().and_then(KeptBody::finish) {
+            Some(body) => Frame::Parts { around: self.take(), body },
+            None => Frame::Whole(Cow::Owned(self.take())),
+        };
+        (count, Some(frame))
+    }
+
+    /// The received bytes, up to a large body of a job.
     pub fn received(&self) -> &[u8] {
         &self.received
     }
@@ -71,7 +185,8 @@ impl BodyBuffer {
     /// The memory of the buffer in bytes. Pages beyond the received bytes take no memory.
     pub fn buffered_bytes(&self) -> usize {
         let pages_bytes = self.received.len().next_multiple_of(PAGE_BYTES);
-        self.received.capacity().min(pages_bytes)
+        let kept_bytes = self.kept.as_ref().map_or(0, KeptBody::filled);
+        self.received.capacity().min(pages_bytes) + kept_bytes.next_multiple_of(PAGE_BYTES)
     }
 }
 
@@ -127,5 +242,55 @@ mod tests {
         }
         assert_eq!(body.push(&piece), 0);
         assert!(body.take().iter().all(|byte| *byte == 7));
+    }
+
+    /// Sends a frame in pieces, and returns it with the buffer's memory just before its end.
+    fn arrive(mut buffer: BodyBuffer, frame: &[u8], before: usize) -> (Frame<'static>, usize) {
+        let (mut memory, mut at) = (0, 0);
+        loop {
+            let piece = &frame[at..frame.len().min(at + (60 << 10))];
+            let (count, done) = buffer.complete_frame(piece);
+            at += count;
+            if buffer.lacks_beginning() {
+                buffer.set_beginning(before);
+            }
+            match done {
+                Some(Frame::Parts { around, body }) => {
+                    return (Frame::Parts { around, body }, memory);
+                }
+                Some(Frame::Whole(bytes)) => {
+                    return (Frame::Whole(Cow::Owned(bytes.into_owned())), memory);
+                }
+                None => memory = buffer.buffered_bytes(),
+            }
+            assert!(buffer.buffered_bytes() <= at + KEPT_BYTES_MIN + PAGE_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_collected_where_it_stays() {
+        let body: Vec<u8> = (0..3 << 20).map(|at: u32| (at % 251) as u8).collect();
+        let (frame, memory) =
+            arrive(BodyBuffer::with_end(body.len(), 2), &[&body[..], b"\r\n"].concat(), 0);
+        assert!(memory <= body.len() + 2 * PAGE_BYTES, "{memory}");
+        assert!(matches!(frame, Frame::Parts { .. }));
+        let (arrived, end) = frame.split_end();
+        assert!(*arrived == *body && end == *b"\r\n");
+
+        let buffer = BodyBuffer::new(body.len() + 5);
+        let (frame, _) = arrive(buffer, &[b"f\0u1\0", &body[..]].concat(), 5);
+        let Frame::Parts { around, body: arrived } = frame else { panic!("it is large") };
+        assert!(around == b"f\0u1\0" && *arrived == *body);
+    }
+
+    #[test]
+    fn a_small_body_stays_in_its_frame() {
+        for body_bytes in [0, 1, KEPT_BYTES_MIN - 1] {
+            let frame = [&vec![b'x'; body_bytes][..], b"\r\n"].concat();
+            let (frame, _) = arrive(BodyBuffer::with_end(body_bytes, 2), &frame, 0);
+            assert!(matches!(frame, Frame::Whole(_)), "{body_bytes}");
+            let (body, end) = frame.split_end();
+            assert!(body.len() == body_bytes && end == *b"\r\n");
+        }
     }
 }

@@ -13,7 +13,8 @@ use log::{
 use replica::Lineage;
 
 use crate::admission::Refusals;
-use crate::admission::memory::{Memory, MemoryLimit};
+use crate::admission::disk::{DiskGuard, DiskLimits, DiskRoom};
+use crate::admission::memory::{Memory, MemoryLimit, results_bytes_max};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
 use crate::bodies::loads::{Loader, Loads};
 use crate::cold::loads::ColdLoad;
@@ -149,6 +150,8 @@ pub(crate) struct Shared {
     pub(crate) index_error: Mutex<Option<Arc<log::IndexError>>>,
     /// The number of rests that slow puts down while jobs become cold: see [`Turn::rests`].
     pub(crate) upkeep_rests: AtomicU32,
+    /// The number of rests that slow all appends down while reclaim is behind: see [`Turn::rests`].
+    pub(crate) reclaim_rests: AtomicU32,
     /// The progress of [`Broker::cool_step`].
     pub(crate) cooling: Mutex<CoolPass>,
     pub(crate) mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
@@ -158,6 +161,7 @@ pub(crate) struct Shared {
     pub(crate) memory: MemoryLimit,
     pub(crate) refusals: Refusals,
     pub(crate) queue_limit: QueueLimit,
+    pub(crate) disk: DiskGuard,
     /// The id that the engine assigns next, as of the end of the last turn.
     next_number: AtomicU64,
     /// The value of [`Broker::clock_step_ms`]. The broker's threads share it.
@@ -306,6 +310,7 @@ impl Broker {
                 body_errors: AtomicU64::new(0),
                 index_error: Mutex::default(),
                 upkeep_rests: AtomicU32::new(0),
+                reclaim_rests: AtomicU32::new(0),
                 cooling: Mutex::default(),
                 mailboxes: RwLock::default(),
                 io_mailboxes: AtomicUsize::new(0),
@@ -313,6 +318,7 @@ impl Broker {
                 memory: MemoryLimit::default(),
                 refusals: Refusals::default(),
                 queue_limit: QueueLimit::default(),
+                disk: DiskGuard::default(),
                 next_number: AtomicU64::new(0),
                 clock_step_ms: Arc::default(),
                 stopped_ms,
@@ -411,11 +417,12 @@ impl Broker {
         self.shared.log.as_ref().and_then(|log| log.failure())
     }
 
-    /// Whether the log refuses puts, because the disk is full or the log has reached its limit.
+    /// Whether the log refuses puts, because the disk is full, the log has reached its limit, or the
+    /// free room is below [`DiskLimits::critical`].
     /// Small puts may still fit.
     pub fn is_full(&self) -> bool {
         let full = |log: &Arc<Log>| log.usage().short && !log.admits_put(USUAL_BODY_BYTES_MAX);
-        self.shared.log.as_ref().is_some_and(full)
+        self.shared.disk.is_critical() || self.shared.log.as_ref().is_some_and(full)
     }
 
     /// The first error of reclaim, if any. If reclaim cannot read the oldest segment, the broker
@@ -431,6 +438,8 @@ impl Broker {
     /// exceed the limit are refused. Existing jobs stay, and can be taken and finished.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.shared.memory.set(limit_bytes);
+        let results = results_bytes_max(limit_bytes);
+        self.shared.lock_core().engine.set_results_limit(results);
     }
 
     /// Adds memory of connections and their buffers to the memory in use. `bytes` is negative if
@@ -459,6 +468,22 @@ impl Broker {
     /// The limit of queues, and the number of refused requests.
     pub fn queue_usage(&self) -> QueueUsage {
         self.shared.queue_limit.usage()
+    }
+
+    /// Sets limits of the free room of the disk. The reclaim thread looks at the disk once a second.
+    pub fn set_disk_limits(&self, limits: DiskLimits) {
+        self.shared.disk.set(limits);
+    }
+
+    /// The room of the disk at the last look. `None`: there is no log, or no look yet.
+    pub fn disk_room(&self) -> Option<DiskRoom> {
+        self.shared.disk.room()
+    }
+
+    /// Looks at the disk if a second has passed. Only for a broker without threads: see
+    /// [`Options::clock`].
+    pub fn disk_step(&self, now: Millis) {
+        self.shared.look_at_disk(now);
     }
 
     /// Refuses all puts from now on, so that workers can empty the queues.

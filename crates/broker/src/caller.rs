@@ -128,7 +128,10 @@ impl Core {
 
     /// The position for an answer about the queue of this name. The queue need not exist.
     pub(crate) fn after_named(&self, name: &[u8]) -> Position {
-        let queue = self.engine.queue_id(name);
-        queue.map_or(self.ledger.after_gone(), |queue| self.ledger.after_queue(queue))
+        let after = |queue: Option<QueueId>| {
+            queue.map_or(self.ledger.after_gone(), |queue| self.ledger.after_queue(queue))
+        };
+        // The answer can be about the queue that the name stood for until now.
+        after(self.engine.queue_id(name)).max(after(self.engine.own_queue_id(name)))
     }
 }

@@ -134,7 +134,9 @@ impl Cold {
         }
         // Whether the queue is a child of its parent is not known yet.
         let policies = [parent_name(queue), None].map(|parent| rules.resolve(queue, parent));
-        let stays = !policies.iter().any(Policy::needs_all_jobs);
+        // The jobs of a queue whose name stands for another queue move there.
+        let moves = policies.iter().any(|policy| policy.same_as.is_some());
+        let stays = !moves && !policies.iter().any(Policy::needs_all_jobs);
         known.insert(queue.into(), stays);
         stays
     }

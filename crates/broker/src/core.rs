@@ -123,6 +123,14 @@ impl Core {
     /// request may reuse a slot. Returns the position for a reply that depends on all entries of
     /// the request except counters.
     pub(crate) fn apply_effects(&mut self) -> Position {
+        if self.engine.has_room_lines() {
+            self.engine.offer_room(&mut self.effects);
+        }
+        self.apply_part_of_effects()
+    }
+
+    /// The same, if the request goes on: only at its end, other sessions learn that there is room.
+    pub(crate) fn apply_part_of_effects(&mut self) -> Position {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
         if self.ledger.follows() {
@@ -152,6 +160,7 @@ impl Core {
                     (Event::TimedOut, self.ledger.after_queues(self.engine.watched(session)))
                 }
                 engine::Event::DeadlineSoon => (Event::DeadlineSoon, Position::NONE),
+                engine::Event::Room => (Event::Room, Position::NONE),
                 engine::Event::WorkToDo => (Event::WorkToDo, Position::NONE),
                 engine::Event::News { id, news, late } => {
                     // The log stores only two kinds of news: that a job ended, and that it was

@@ -118,7 +118,7 @@ pub trait Dialect: Send {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Handles an event that this session waited for. After this, the owner can pass the kept bytes
-    /// to `input` again.
+    /// to `input` again. If [`Dialect::has_more`] is true, it must do so, even if it keeps none.
     fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox);
 
     /// Handles a half-close: the client has closed its sending side. Called once, after the owner
@@ -128,6 +128,11 @@ pub trait Dialect: Send {
 
     /// Whether the owner should read from the socket. False while a command of this session waits.
     fn wants_input(&self) -> bool;
+
+    /// Whether the session can continue a command without new input, after an event.
+    fn has_more(&self) -> bool {
+        false
+    }
 
     /// Bytes of memory that the session uses for an incomplete command or reply. The owner's
     /// buffers do not count.

@@ -37,6 +37,9 @@ pub enum Event {
     /// The job that the session needs is in memory now, or does not exist: see
     /// [`crate::Caller::is_at_hand`].
     Loaded,
+    /// The put of the session waited for room, and must be tried again: see
+    /// [`crate::Caller::must_wait_for_room`].
+    Room,
     /// The job that the session needs cannot be read from the log. The connection must end, because
     /// no reply would be true.
     Unreadable,

@@ -56,6 +56,16 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
         placed: &mut Vec<Placed>,
     );
 
+    /// Writes a job that has another body now, and ends its old slot: see [`Log::replace`].
+    fn replace(
+        &mut self,
+        now_ms: u64,
+        old: Slot,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body: &[u8],
+    ) -> Placed;
+
     /// Writes the new meta of a job. `body_len` is the length of its body.
     fn update(
         &mut self,

@@ -272,13 +272,17 @@ impl Ledger {
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
             // The job ended later in the same request, so its earlier changes need no entry.
-            Record::Update(slot, id) | Record::Moved(slot, id) | Record::Count(slot, id)
+            Record::Update(slot, id)
+            | Record::Moved(slot, id)
+            | Record::Replaced(slot, id)
+            | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
             Record::Rerouted { slot, id, from, sync, .. } if !is_live(engine, slot, id) => {
                 self.left.push((slot, from, sync));
             }
             Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
+            Record::Replaced(slot, _) => self.write_replaced(slot, engine),
             Record::Moved(slot, _) | Record::Rerouted { slot, is_requested: false, .. }
                 if !self.admits_update() && !self.writes_whole() =>
             {
@@ -376,6 +380,19 @@ impl Ledger {
         } else {
             journal.put(now_ms, queue, &meta, &body)
         };
+        self.locations.set(slot, Location::of(placed));
+        self.note_queue(number, placed.mark, engine);
+    }
+
+    fn write_replaced(&mut self, slot: JobSlot, engine: &Engine) {
+        let Some(journal) = &mut self.journal else { return };
+        let facts = engine.facts(slot);
+        let (number, queue) = queue_ref(engine, slot);
+        let options = OptionalFields::of(&facts, engine.tags(slot));
+        let (now_ms, meta) = (engine.now().0, options.meta(&facts));
+        let body = resident_body(engine, slot);
+        let old = self.locations.remove(slot).expect("a logged job has its location");
+        let placed = journal.replace(now_ms, old.log_slot, queue, &meta, &body);
         self.locations.set(slot, Location::of(placed));
         self.note_queue(number, placed.mark, engine);
     }

@@ -36,10 +36,11 @@ mod turn;
 mod wall;
 
 pub use admission::PutRefusal;
+pub use admission::disk::{DiskLimit, DiskLimits, DiskRoom};
 pub use admission::memory::Memory;
 pub use admission::queue_limit::QueueUsage;
 pub use answer::{Answer, Blocked, NotFound, Refusal};
-pub use body_buffer::BodyBuffer;
+pub use body_buffer::{BodyBuffer, Frame};
 pub use broker::{Broker, BrokerError, Clock, HEAD_JOBS, OnProgress, Options};
 pub use caller::{Assignment, Caller, MoveRefusal, Peeked, RedriveRefusal};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
@@ -49,11 +50,12 @@ pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::schedule;
 pub use engine::{
-    AliasStats, Band, Body, Claim, ClaimKey, Clearing, Counters, Death, DeathCause, EngineSetup,
-    GrabOrder, Handout, Held, HeldCursor, ItemStats, JobBody, JobCursor, JobFacts, JobId,
-    JobStatus, JobTimes, Kick, LeaseEnd, LeaseId, Millis, NameCursor, Need, NewJob, News, Patience,
-    QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait,
-    Span, SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    AliasStats, AttemptEnd, Band, Body, Claim, ClaimKey, Clearing, Counters, Death, DeathCause,
+    Departure, EngineSetup, GrabOrder, Handout, Held, HeldCursor, ItemStats, JobBody, JobCursor,
+    JobEnd, JobFacts, JobId, JobStatus, JobTimes, KeptResult, Kick, LeaseEnd, LeaseId, Milestone,
+    MilestoneKind, Millis, NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts,
+    QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait, Span, SpanKind, State,
+    Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use follow::ApplyError;

@@ -130,6 +130,7 @@ impl Broker {
         cursor: &ListCursor,
         limits: ListLimits,
     ) -> Option<JobPage> {
+        let queue = &*self.turn(now).shown_name(queue);
         let mut listing = Listing::new(state, cursor, limits);
         let opened = cursor
             .open
@@ -151,7 +152,7 @@ impl Broker {
         loop {
             let step = {
                 let mut turn = self.turn(now);
-                let queue = turn.core.engine.queue_id(queue)?;
+                let queue = turn.core.engine.shown_queue_id(queue)?;
                 listing.fill(&mut turn, JobList { queue, state })
             };
             match step {

@@ -3,9 +3,10 @@
 mod rescue;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use engine::Millis;
-use log::ReclaimError;
+use log::{Log, ReclaimError};
 
 use crate::broker::{Shared, lock};
 use crate::cold::loads::ForReclaim;
@@ -15,8 +16,15 @@ use crate::step_thread::Step;
 pub(crate) use rescue::Rescue;
 
 impl Shared {
+    pub(crate) fn look_at_disk(&self, now: Millis) {
+        if let Some(log) = &self.log {
+            self.disk.look_if_due(log, now);
+        }
+    }
+
     /// One step of the reclaim thread.
     pub(crate) fn reclaim_if_wanted(&self, now: Millis) -> Step {
+        self.look_at_disk(now);
         if !self.reclaim_wanted(now) {
             return Step::Idle;
         }
@@ -53,7 +61,13 @@ impl Shared {
         self.rescue_again_if_due(log, now);
         log.unreadable_segment().is_some()
             || lock(&self.reclaim_slice).is_some()
-            || log.reclaim_wanted()
+            || self.log_wants_reclaim(log)
+    }
+
+    fn log_wants_reclaim(&self, log: &Log) -> bool {
+        let is_wanted = log.reclaim_wanted();
+        self.reclaim_rests.store(log.reclaim_lag(), Ordering::Relaxed);
+        is_wanted
     }
 
     /// Whether the log lacks space, so that it refuses puts now or soon, or is much too big.
@@ -72,7 +86,7 @@ impl Shared {
             return done;
         }
         let mut unfinished = lock(&self.reclaim_slice);
-        if unfinished.is_none() && !log.reclaim_wanted() {
+        if unfinished.is_none() && !self.log_wants_reclaim(log) {
             return Ok(false);
         }
         let first = log.first_segment();

@@ -71,6 +71,69 @@ fn a_release_that_ends_a_job_waits_for_the_end() {
 }
 
 #[test]
+fn a_job_with_a_durable_lease_leaves_when_the_log_has_its_take() {
+    for (is_durable, takes) in [(true, 1), (false, 0)] {
+        let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+        let options = || Options::without_threads(disk.clone(), log::Settings::default());
+        let broker = Broker::open(options(), NOW).expect("the disk is empty").0;
+        let mut turn = broker.turn(NOW);
+        let durable = Setting::DurableLeases(is_durable);
+        let _ = turn.set_policies(Rules(vec![Rule::new(["default"], [durable])]));
+        let session = turn.open_session(0);
+        let put = turn.caller(session).put(NewJob::default(), b"x"[..].into());
+        let id = put.value.expect("there is room");
+        drop(turn);
+        broker.commit_step(NOW).expect("the disk works");
+
+        let mut turn = broker.turn(NOW);
+        let taken = turn.caller(session).take(Patience::None);
+        assert!(matches!(taken.value, Take::Granted(_)), "it is ready");
+        drop(turn);
+        assert_eq!(taken.after.is_reached(broker.released()), !is_durable);
+        broker.commit_step(NOW).expect("the disk works");
+        assert!(taken.after.is_reached(broker.released()));
+
+        disk.crash();
+        drop(broker);
+        disk.restart();
+        let broker = Broker::open(options(), NOW).expect("the log is whole").0;
+        let facts = broker.turn(NOW).job_status(id).value.expect("it was not finished").facts;
+        assert_eq!((facts.state, facts.counters.takes), (State::Ready, takes));
+    }
+}
+
+#[test]
+fn a_full_disk_delays_no_take_with_a_durable_lease() {
+    let disk = Arc::new(log::FaultDisk::new(1, 1 << 20));
+    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+    let options = Options::without_threads(disk, log);
+    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let mut turn = broker.turn(NOW);
+    let durable = Setting::DurableLeases(true);
+    let _ = turn.set_policies(Rules(vec![Rule::new(["default"], [durable])]));
+    let session = turn.open_session(0);
+    drop(turn);
+    let put = || {
+        let body = vec![b'x'; 1000].into();
+        let put = broker.turn(NOW).caller(session).put(NewJob::default(), body).value;
+        broker.commit_step(NOW).expect("the disk works");
+        put.ok()
+    };
+    let puts = std::iter::from_fn(put).count();
+    assert!(puts > 0);
+    for _ in 0..puts {
+        let Take::Granted(handout) = broker.turn(NOW).caller(session).take(Patience::None).value
+        else {
+            panic!("a job is left")
+        };
+        let finished = broker.turn(NOW).caller(session).finish(handout.id);
+        finished.value.expect("the session holds it");
+        broker.commit_step(NOW).expect("the disk works");
+        assert!(finished.after.is_reached(broker.released()));
+    }
+}
+
+#[test]
 fn the_end_of_a_wait_is_reported_when_the_end_of_the_last_item_is_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
+use lineshaft_broker::policy::{OnDuplicate, QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     Answer, Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options,
     Patience, PutRefusal, ReadMode, Submit, Take, When,
@@ -270,4 +270,47 @@ fn short_puts_to_a_parent_of_many_children_do_not_use_up_what_the_log_keeps_back
             work(&broker, NOW);
         }
     }
+}
+
+/// A put replaces the body of a job. After a crash, the job has the body that was acknowledged last,
+/// also after reclaim has moved it.
+#[test]
+fn a_body_that_was_replaced_survives_a_crash() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let unique = [
+        Setting::UniqueBy("prefix:1".parse().ok()),
+        Setting::OnDuplicate(OnDuplicate::ReplaceBody),
+    ];
+    let mut turn = broker.turn(NOW);
+    let _ = turn.set_policies(rules([Rule::new(["u"], unique)]));
+    let session = turn.open_session(0);
+    let mut caller = turn.caller(session);
+    caller.use_queue(b"u");
+    let put = |caller: &mut lineshaft_broker::Caller<'_>, body: &[u8]| {
+        caller.put(lineshaft_broker::NewJob::default(), body.into())
+    };
+    let first = put(&mut caller, b"a first").value.expect("there is room");
+    drop(turn);
+    work(&broker, NOW);
+    let mut turn = broker.turn(NOW);
+    let second = put(&mut turn.caller(session), b"a second");
+    assert_eq!(second.value, Ok(first));
+    drop(turn);
+    assert!(!second.after.is_reached(broker.released()), "the reply waits for the new body");
+    work(&broker, NOW);
+    assert!(second.after.is_reached(broker.released()));
+    let put_last = put(&mut broker.turn(NOW).caller(session), b"a third, not acknowledged");
+    assert_eq!(put_last.value, Ok(first));
+    drop(broker);
+    disk.crash();
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_session(0);
+    let mut caller = turn.caller(session);
+    let peeked = caller.peek(first).value.expect("it exists");
+    assert_eq!(&**peeked.body.resident().expect("it is in memory"), b"a second");
+    caller.watch(b"u");
+    assert!(matches!(caller.take(Patience::None).value, Take::Granted(job) if job.id == first));
+    assert!(matches!(caller.take(Patience::None).value, Take::Nothing(_)), "there is one job");
 }

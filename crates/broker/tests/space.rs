@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
+use lineshaft_broker::policy::{OnDuplicate, QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    Broker, JobId, Kick, Millis, NewJob, News, Options, PutRefusal, Refusal, SessionId, Status,
-    Submit, When,
+    Broker, DiskLimit, DiskLimits, JobId, Kick, Millis, NewJob, News, Options, PutRefusal, Refusal,
+    SessionId, Status, Submit, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -44,6 +44,37 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
         work(broker);
     }
     puts
+}
+
+#[test]
+fn turns_that_append_rest_while_reclaim_is_behind() {
+    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+    let broker = Broker::open(Options::without_threads(disk, log), NOW).expect("it is empty").0;
+    let session = broker.turn(NOW).open_session(0);
+    let put = || {
+        let mut turn = broker.turn(NOW);
+        let body = [b'x'; 1000];
+        let id = turn.caller(session).put(NewJob::default(), body[..].into()).value;
+        (id.expect("there is room"), turn.rests())
+    };
+    put();
+    assert_eq!(put().1, 0, "reclaim has nothing to do");
+    for round in 0.. {
+        assert!(round < 1000, "reclaim is never behind");
+        for _ in 0..200 {
+            let (id, _) = put();
+            broker.turn(NOW).caller(session).finish(id).value.expect("no session holds it");
+            work_without_reclaim(&broker);
+        }
+        broker.reclaim_step(NOW).expect("nothing is damaged");
+        if put().1 > 0 {
+            break;
+        }
+    }
+    assert_eq!(broker.turn(NOW).rests(), 0, "this turn has appended nothing");
+    work(&broker);
+    assert_eq!(put().1, 0, "reclaim is not behind any more");
 }
 
 #[test]
@@ -344,4 +375,135 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
             assert_eq!(*body, *(id.0 - 1).to_string().repeat(100).into_bytes());
         }
     }
+}
+
+#[test]
+fn a_disk_with_little_room_takes_no_puts_and_can_be_drained() {
+    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+    let options = Options::without_threads(disk.clone(), log);
+    let broker = Broker::open(options, NOW).expect("it is empty").0;
+    let session = broker.turn(NOW).open_session(0);
+    let put = || {
+        let mut turn = broker.turn(NOW);
+        turn.caller(session).put(NewJob::default(), b"x"[..].into()).value
+    };
+    let look = |seconds: u64| broker.disk_step(Millis(NOW.0 + 1000 * seconds));
+    look(0);
+    assert!(broker.disk_room().is_some_and(|room| !room.is_low && room.size_bytes == 64 << 20));
+    let id = put().expect("there is room");
+
+    // Without limits, only the reserve of the log counts.
+    disk.set_capacity(16 << 20);
+    look(1);
+    put().expect("there is room");
+    let (low, critical) = (DiskLimit::Bytes(9 << 20), DiskLimit::Bytes(8 << 20));
+    let limits = DiskLimits { low: Some(low), critical: Some(critical) };
+    broker.set_disk_limits(limits);
+    look(1);
+    let room = broker.disk_room().expect("it has looked");
+    assert!(!room.is_critical && room.free_bytes > 8 << 20, "{room:?}");
+    disk.set_capacity(8 << 20);
+    assert!(put().is_ok(), "it looks once a second");
+    look(2);
+    assert_eq!(put(), Err(PutRefusal::LogFull));
+    assert!(broker.is_full() && broker.disk_room().is_some_and(|room| room.is_low));
+    assert_eq!(broker.turn(NOW).put_refusal(b"default"), Some(PutRefusal::LogFull));
+    assert!(broker.turn(NOW).caller(session).finish(id).value.is_ok(), "all else continues");
+    disk.set_capacity(64 << 20);
+    look(3);
+    assert!(put().is_ok() && !broker.is_full());
+}
+
+/// Each of these queues writes the new body of its job, so the log needs room for all of them.
+#[test]
+fn a_put_that_replaces_many_bodies_is_refused_before_it_begins() {
+    let disk = Arc::new(log::FaultDisk::new(1, 8 << 20));
+    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+    let broker = Broker::open(Options::without_threads(disk, log), NOW).expect("it is empty").0;
+    let unique = [
+        Setting::UniqueBy("prefix:1".parse().ok()),
+        Setting::OnDuplicate(OnDuplicate::ReplaceBody),
+    ];
+    let queues = (0..50).map(|number| format!("q{number}").into_bytes().into()).collect();
+    let rules = [Rule::new(["q*"], unique), Rule::new(["all"], [Setting::Alias(queues)])];
+    let mut turn = broker.turn(NOW);
+    let _ = turn.set_policies(Rules(rules.into()));
+    let session = turn.open_session(0);
+    turn.caller(session).use_queue(b"all");
+    let other = turn.open_session(0);
+    drop(turn);
+    let put = |session: SessionId, bytes: usize| {
+        let body = vec![b'x'; bytes].into();
+        let put = broker.turn(NOW).caller(session).put(NewJob::default(), body).value;
+        work(&broker);
+        put
+    };
+    put(session, 10).expect("there is room");
+    let mut ids = Vec::new();
+    while let Ok(id) = put(other, 10_000) {
+        ids.push(id);
+    }
+    assert!(ids.len() > 100, "{} jobs", ids.len());
+    // There is room for a few bodies, but not for fifty.
+    for id in ids.drain(..20) {
+        broker.turn(NOW).caller(session).finish(id).value.expect("it is there");
+        work(&broker);
+    }
+    assert!(put(other, 10_000).is_ok());
+    assert_eq!(put(session, 10_000), Err(PutRefusal::LogFull));
+    for id in ids {
+        broker.turn(NOW).caller(session).finish(id).value.expect("it is there");
+        work(&broker);
+    }
+    put(session, 10_000).expect("there is room for all of them");
+}
+
+/// A broker whose disk has this capacity, with these critical bytes. The test looks at the disk at each
+/// second.
+fn critical_disk(capacity: u64, critical: u64) -> (Arc<log::FaultDisk>, Broker) {
+    let disk = Arc::new(log::FaultDisk::new(1, capacity));
+    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+    let options = Options::without_threads(disk.clone(), log);
+    let broker = Broker::open(options, NOW).expect("it is empty").0;
+    let critical = Some(DiskLimit::Bytes(critical));
+    broker.set_disk_limits(DiskLimits { low: None, critical });
+    (disk, broker)
+}
+
+#[test]
+fn a_disk_at_the_critical_limit_does_not_accept_and_refuse_puts_in_turn() {
+    let (disk, broker) = critical_disk(64 << 20, 10 << 20);
+    let mut seconds = 0;
+    let mut refuses_at = |capacity: u64| {
+        disk.set_capacity(capacity);
+        seconds += 1;
+        broker.disk_step(Millis(NOW.0 + 1000 * seconds));
+        broker.turn(NOW).put_refusal(b"default").is_some()
+    };
+    let used = (64 << 20) - {
+        assert!(!refuses_at(64 << 20));
+        broker.disk_room().expect("it has looked").free_bytes
+    };
+    let limit = used + (10 << 20);
+    assert!(!refuses_at(limit));
+    assert!(refuses_at(limit - 1));
+    assert!(refuses_at(limit), "the room of a moment changes nothing");
+    assert!(refuses_at(limit + (1 << 20) - 1));
+    assert!(!refuses_at(limit + (1 << 20)));
+    assert!(!refuses_at(limit));
+    // Other limits begin anew.
+    assert!(refuses_at(limit - 1));
+    let lower = Some(DiskLimit::Bytes((10 << 20) - 1));
+    broker.set_disk_limits(DiskLimits { low: None, critical: lower });
+    assert!(!refuses_at(limit - 1));
+}
+
+#[test]
+fn a_file_system_without_a_size_is_not_full() {
+    let (disk, broker) = critical_disk(64 << 20, 10 << 20);
+    disk.set_capacity(0);
+    broker.disk_step(NOW);
+    assert_eq!(broker.disk_room(), None);
+    assert_ne!(broker.turn(NOW).put_refusal(b"default"), Some(PutRefusal::LogFull));
 }

@@ -37,6 +37,23 @@ pub(crate) fn job(id: u64) -> String {
     format!("{}/jobs/{id}", crate::PREFIX)
 }
 
+/// The jobs that have left a queue.
+pub(crate) fn queue_history(name: &str) -> String {
+    format!("{}/history", queue(name))
+}
+
+/// A job as it left its last queue.
+pub(crate) fn past_job(id: u64) -> String {
+    format!("{}/history", job(id))
+}
+
+/// A job as it left this queue at this moment. `path` is the path for the job.
+pub(crate) fn entry(path: &str, queue: &str, left_at: &str) -> String {
+    let full = with(path, &[("queue", Some(queue)), ("left_at", Some(left_at))]);
+    // The moment alone is almost always enough.
+    if full.len() > ADDRESS_BYTES_MAX { with(path, &[("left_at", Some(left_at))]) } else { full }
+}
+
 /// The page of the operations.
 pub(crate) fn operations() -> String {
     format!("{}/operations", crate::PREFIX)
@@ -86,6 +103,15 @@ mod tests {
         assert!(long.contains(&address), "{long}");
         let longest = to_queue(texts::ALL[0], &"x".repeat(13 << 10)).into_string();
         assert!(longest.starts_with("<span title=") && longest.len() < 300, "{longest}");
+    }
+
+    #[test]
+    fn an_entry_is_named_by_its_queue_and_its_moment() {
+        let at = "2026-11-25T09:30:00.000Z";
+        let shown = "/console/jobs/7/history?queue=a%26b&left_at=2026-11-25T09%3A30%3A00.000Z";
+        assert_eq!(entry(&past_job(7), "a&b", at), shown);
+        let long = entry(&past_job(7), &"x".repeat(13 << 10), at);
+        assert_eq!(long, "/console/jobs/7/history?left_at=2026-11-25T09%3A30%3A00.000Z");
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub(crate) mod changes;
 pub(crate) mod cluster;
 pub(crate) mod connections;
 pub(crate) mod help;
+pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod log;
 pub(crate) mod login;

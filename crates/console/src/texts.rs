@@ -5,7 +5,7 @@
 mod en;
 mod zh;
 
-use api::types::{HealthReason, JobState, OperationStatus, Queue, Why};
+use api::types::{HealthReason, JobState, OperationStatus, Outcome, Queue, Why};
 
 /// A text with one part that is filled in.
 pub(crate) type With = fn(&str) -> String;
@@ -22,6 +22,7 @@ pub(crate) struct Texts {
     pub(crate) queues: Queues,
     pub(crate) queue: QueuePage,
     pub(crate) job: JobPage,
+    pub(crate) history: HistoryPage,
     pub(crate) actions: Actions,
     pub(crate) connections: Connections,
     pub(crate) operations: Operations,
@@ -190,6 +191,7 @@ pub(crate) struct Queues {
 pub(crate) struct QueuePage {
     pub(crate) removing: &'static str,
     pub(crate) why: fn(&Why, &Queue) -> String,
+    pub(crate) puts_refused: &'static str,
     pub(crate) head_age: &'static str,
     pub(crate) put: &'static str,
     pub(crate) finished: &'static str,
@@ -257,6 +259,53 @@ pub(crate) struct JobPage {
     pub(crate) as_text: &'static str,
     pub(crate) as_bytes: &'static str,
     pub(crate) only_first: With,
+}
+
+/// The pages of jobs that have left their queue.
+pub(crate) struct HistoryPage {
+    pub(crate) title: &'static str,
+    pub(crate) total: With,
+    pub(crate) lost: With,
+    pub(crate) times: &'static str,
+    pub(crate) mean: &'static str,
+    pub(crate) by_outcome: &'static str,
+    /// In the order of the API.
+    pub(crate) outcomes: [&'static str; 10],
+    pub(crate) empty: &'static str,
+    pub(crate) unreadable: With,
+    pub(crate) caption: &'static str,
+    pub(crate) how: &'static str,
+    pub(crate) left: &'static str,
+    pub(crate) waited: &'static str,
+    pub(crate) ran: &'static str,
+    pub(crate) total_time: &'static str,
+    pub(crate) worker: &'static str,
+    pub(crate) unknown_worker: &'static str,
+    pub(crate) hidden_error: &'static str,
+    pub(crate) run_again: &'static str,
+    pub(crate) life: &'static str,
+    /// The worker, how long the job waited, and how long the worker had it.
+    pub(crate) attempt: fn(&str, &str, &str) -> String,
+    pub(crate) unknown: With,
+    pub(crate) kept: With,
+}
+
+impl HistoryPage {
+    pub(crate) fn outcome(&self, outcome: Outcome) -> &'static str {
+        let place = match outcome {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::Dead => 2,
+            Outcome::Deleted => 3,
+            Outcome::Expired => 4,
+            Outcome::Dropped => 5,
+            Outcome::Flushed => 6,
+            Outcome::Abandoned => 7,
+            Outcome::Replaced => 8,
+            Outcome::Moved => 9,
+        };
+        self.outcomes[place]
+    }
 }
 
 pub(crate) struct Actions {

@@ -17,6 +17,7 @@ mod finish;
 mod give_back;
 mod listing;
 mod moves;
+mod observe;
 mod policies;
 mod put;
 mod queues;
@@ -48,11 +49,14 @@ use crate::effects::{Effects, Record};
 use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
 use crate::jobs::{JobList, Jobs, State};
+use crate::kept_results::KeptResults;
 use crate::limits::Limits;
 use crate::meter::Meter;
+use crate::milestones::Milestones;
 use crate::news::NewsQueue;
 use crate::policy::InForce;
 use crate::queues::{DEFAULT_QUEUE, Queues, Walk};
+use crate::room::RoomLines;
 use crate::sessions::Sessions;
 use crate::spans::Spans;
 use crate::status::ServerStatus;
@@ -96,6 +100,7 @@ pub struct Engine {
     chores: ChoreLine,
     news_queue: NewsQueue,
     claims: Claims,
+    room: RoomLines,
 
     rules: InForce,
     crons: Crons,
@@ -107,7 +112,11 @@ pub struct Engine {
     wake_max: u32,
 
     tally: Tally,
+    /// Whether somebody observes what happens to jobs: see `observe.rs`.
+    is_observed: bool,
     spans: Spans,
+    milestones: Milestones,
+    kept_results: KeptResults,
     warnings: Warnings,
 }
 
@@ -130,6 +139,7 @@ impl Engine {
             chores: ChoreLine::default(),
             news_queue: NewsQueue::default(),
             claims: Claims::default(),
+            room: RoomLines::default(),
             rules: InForce::default(),
             crons: Crons::default(),
             server_status: ServerStatus::default(),
@@ -137,10 +147,13 @@ impl Engine {
             attempts_max: 0,
             wake_max: 0,
             tally: Tally::default(),
+            is_observed: false,
             spans: Spans::default(),
+            milestones: Milestones::default(),
+            kept_results: KeptResults::default(),
             warnings: Warnings::default(),
         };
-        let default = engine.queue_or_create(DEFAULT_QUEUE);
+        let default = engine.own_queue_or_create(DEFAULT_QUEUE);
         engine.queues.set_kept(default, true);
         engine
     }
@@ -214,9 +227,11 @@ impl Engine {
         let before = self.jobs[slot].counted();
         self.jobs.set_state(slot, next);
         let job = &self.jobs[slot];
-        let queue = &mut self.queues[job.queue()];
+        let id = job.queue();
+        let queue = &mut self.queues[id];
         queue.count_out(before);
         queue.count_in(job.counted());
+        self.note_room(id);
     }
 
     /// Adds a job to the list of its queue for the job's state: ready, delayed or buried.
@@ -225,7 +240,7 @@ impl Engine {
         let has_moment = self.jobs.have_dead_letters() && job.death().is_some();
         if self.queues.add_to_list(slot, job) || has_moment {
             let queue = job.queue();
-            if self.queues.have_gates() && job.state() == State::Ready {
+            if self.queues.have_gates() {
                 self.enter_lane(slot);
             }
             self.arm_queue(queue);
@@ -237,11 +252,11 @@ impl Engine {
         let job = &self.jobs[slot];
         let queue = job.queue();
         if self.queues.remove_from_list(slot, job) {
-            if job.state() == State::Ready {
-                let place = job.ready_place();
-                if self.queues.have_gates() {
-                    self.leave_lane(slot);
-                }
+            let (state, place) = (job.state(), job.ready_place());
+            if self.queues.have_gates() {
+                self.leave_lane(slot);
+            }
+            if state == State::Ready {
                 self.note_left(queue, place);
             }
             self.arm_queue(queue);

@@ -505,6 +505,17 @@ impl Jobs {
         self.resident += bytes;
     }
 
+    /// Gives a job another body.
+    pub(crate) fn replace_body(&mut self, slot: JobSlot, body: Body) {
+        let before = (bytes::bytes_of(&self[slot]), bytes::evictable(&self[slot]));
+        self.counts.remove(self[slot].counted());
+        self[slot].replace_body(body);
+        self.counts.add(self[slot].counted());
+        let after = (bytes::bytes_of(&self[slot]), bytes::evictable(&self[slot]));
+        self.bytes = self.bytes - before.0 + after.0;
+        self.resident = self.resident - before.1 + after.1;
+    }
+
     // --- Cold jobs ---
 
     /// The blocks of cold jobs.

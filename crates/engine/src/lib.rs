@@ -26,11 +26,14 @@ mod engine;
 mod hash;
 mod ids;
 mod jobs;
+mod kept_results;
 pub mod limits;
 mod meter;
+mod milestones;
 mod news;
 pub mod policy;
 mod queues;
+mod room;
 pub mod schedule;
 mod sessions;
 mod spans;
@@ -55,6 +58,8 @@ pub use jobs::{
     Band, BlockFacts, Body, Counters, Death, DeathCause, JobBody, JobFacts, JobList, JobStatus,
     Loading, NewJob, State, Tags, job_bytes,
 };
+pub use kept_results::KeptResult;
+pub use milestones::{AttemptEnd, Departure, JobEnd, Milestone, MilestoneKind};
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};
 pub use spans::{LeaseEnd, Span, SpanKind};

@@ -48,6 +48,14 @@ pub const WARNED_JOBS_MAX: usize = 1024;
 /// The longest address of a worker, in bytes. The rest of a longer address is dropped.
 pub const DEAD_WORKER_BYTES_MAX: usize = 64;
 
+/// Limit of the memory of outcomes that are kept for the policy `result.keep`, if the owner of the
+/// engine sets no other one: see [`crate::Engine::set_results_limit`].
+pub const RESULTS_BYTES_MAX: usize = 64 << 20;
+/// A longer outcome is not kept, so that one of them does not displace many.
+pub const RESULT_BYTES_MAX: usize = 4 << 20;
+/// At the end of a job, at most this many outcomes make room for its outcome.
+pub const RESULT_ENDS_MAX: usize = 16;
+
 /// Maximum number of fan-out children that clients can give one parent. The time and the memory of
 /// a put to the parent grow with the number of children.
 pub const CHILDREN_MAX: usize = 256;
@@ -55,6 +63,9 @@ pub const CHILDREN_MAX: usize = 256;
 /// Maximum total bytes of the names of the fan-out children that clients give one parent. The log
 /// writes all these names with each put to the parent.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
+
+/// Metrics of a fair queue show the ages of the first jobs of this many keys.
+pub const KEY_HEADS_MAX: usize = 20;
 
 /// Maximum number of names that a case-insensitive look-up compares. All these names are equal
 /// apart from the case of letters. Usually there are few such names, but a client can make many on

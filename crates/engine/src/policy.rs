@@ -5,25 +5,33 @@
 //! [`Policy`] is the result of the rules for one name. Other modules of the engine apply policies
 //! to queues.
 
+mod aging;
 mod check;
 pub(crate) mod codec;
 mod dead_letters;
 mod defaults;
+mod fair;
 mod gates;
+mod history;
 mod in_force;
 mod key;
 mod pattern;
 mod pause;
 mod retries;
+mod same_as;
 #[cfg(test)]
 mod tests;
 mod unique;
 
+pub use aging::{AGING_MS_MAX, AGING_STEPS_MAX, Aging};
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub use dead_letters::{DeadLetters, DeadTarget};
 pub use defaults::{Defaults, PRIORITY_DEFAULT, Unsent};
+pub(crate) use fair::LaneWeights;
+pub use fair::{Fair, FairMode, WEIGHT_MAX, WEIGHTS_MAX, Weight};
 pub(crate) use gates::LaneRules;
-pub use gates::{Per, Rate};
+pub use gates::{Order, Per, Rate};
+pub use history::{History, KeptBody};
 pub(crate) use in_force::InForce;
 pub use key::{
     EXPRESSION_BYTES_MAX, JSON_BYTES_MAX, KEY_TEXT_BYTES_MAX, Key, KeyError, KeyHash, KeySource,
@@ -59,6 +67,8 @@ pub struct Policy {
     pub age_max_ms: Option<u64>,
     /// The result of a put into a full queue.
     pub when_full: WhenFull,
+    /// How long a put waits for room, in milliseconds, if `when_full` says so.
+    pub block_for_ms: u64,
     /// The queue to which expired jobs move. `None`: expired jobs end.
     pub expire_to: Option<Name>,
     /// Maximum number of expired jobs that one sweep removes.
@@ -74,6 +84,9 @@ pub struct Policy {
     /// How durable a put is when the server acknowledges it. `None`: the setting of the whole
     /// server applies.
     pub sync: Option<QueueSync>,
+    /// Whether a client gets a job only after the log has stored that it was taken. If not, a crash of
+    /// the server can forget the last takes of a job.
+    pub durable_leases: bool,
     /// The memory for the bodies of this queue, in bytes. If the bodies of the ready jobs take more,
     /// some of them leave the memory, and are then only in the log. The bodies of delayed and buried
     /// jobs leave the memory at once.
@@ -83,6 +96,9 @@ pub struct Policy {
     pub alias: Box<[Name]>,
     /// A put into this queue also goes to each of these queues.
     pub copy_to: Box<[Name]>,
+    /// The queue that the name stands for, for puts and takes: see [`Rules::real_name`]. `None`: the
+    /// name stands for a queue of its own.
+    pub same_as: Option<Name>,
     /// What happens to a job whose attempt failed.
     pub retries: Retries,
     /// What happens to a job that has failed too often.
@@ -101,8 +117,19 @@ pub struct Policy {
     pub concurrency: Option<NonZeroU32>,
     /// Where the key of a job is, if the limit of leased jobs counts for each key on its own.
     pub concurrency_key: Option<Key>,
+    /// Whether the jobs behind a job that was handed out can pass it while it is delayed.
+    pub concurrency_order: Order,
+    /// How the keys of the queue share its hand-outs.
+    pub fair: Fair,
+    /// How fast ready jobs become more urgent. `None`: they do not.
+    pub aging: Option<Aging>,
     /// Which jobs are the same job, and what happens to a put of one that is there already.
     pub unique: Unique,
+    /// What is kept of jobs that have left the queue.
+    pub history: History,
+    /// The outcome of a submitted job is kept for this many milliseconds after its end. `None`: it is
+    /// not.
+    pub result_keep_ms: Option<u64>,
 }
 
 impl Policy {
@@ -129,7 +156,13 @@ pub enum WhenFull {
     /// The queue ends ready jobs until it has room. It ends the least urgent job first. Among jobs
     /// of the same priority, it ends the oldest first.
     DropOldest,
+    /// The put waits for room, at most for a time. Then the queue refuses it. The engine itself
+    /// refuses each put into a full queue: see [`crate::Engine::wait_for_room`].
+    Block,
 }
+
+/// How long a put waits for room if no policy says it.
+pub const BLOCK_FOR_MS_DEFAULT: u64 = 5000;
 
 /// How durable a put is when the server acknowledges it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -160,6 +193,8 @@ pub enum Setting {
     AgeMax(Option<u64>),
     /// See [`Policy::when_full`].
     WhenFull(WhenFull),
+    /// See [`Policy::block_for_ms`].
+    BlockFor(u64),
     /// See [`Policy::expire_to`].
     ExpireTo(Option<Name>),
     /// See [`Policy::expire_sweep`].
@@ -174,12 +209,16 @@ pub enum Setting {
     FanoutOnly(bool),
     /// See [`Policy::sync`].
     Sync(Option<QueueSync>),
+    /// See [`Policy::durable_leases`].
+    DurableLeases(bool),
     /// See [`Policy::memory_max`].
     MemoryMax(Option<u64>),
     /// See [`Policy::alias`].
     Alias(Box<[Name]>),
     /// See [`Policy::copy_to`].
     CopyTo(Box<[Name]>),
+    /// See [`Policy::same_as`].
+    SameAs(Option<Name>),
     /// See [`Retries::is_on`].
     Retries(bool),
     /// See [`Retries::limit`].
@@ -229,6 +268,18 @@ pub enum Setting {
     Concurrency(Option<NonZeroU32>),
     /// See [`Policy::concurrency_key`].
     ConcurrencyKey(Option<Key>),
+    /// See [`Policy::concurrency_order`].
+    ConcurrencyOrder(Order),
+    /// See [`Fair::key`].
+    FairKey(Option<Key>),
+    /// See [`Fair::weights`].
+    FairWeights(Box<[Weight]>),
+    /// See [`Fair::mode`].
+    FairMode(FairMode),
+    /// See [`Fair::across_priorities`].
+    FairAcross(bool),
+    /// See [`Policy::aging`].
+    Aging(Option<Aging>),
     /// See [`Unique::by`].
     UniqueBy(Option<Key>),
     /// See [`Unique::window`].
@@ -237,10 +288,20 @@ pub enum Setting {
     OnDuplicate(OnDuplicate),
     /// See [`Unique::ignore_buried`].
     IgnoreBuried(bool),
+    /// See [`History::is_on`].
+    History(bool),
+    /// See [`History::keep_ms`].
+    HistoryKeep(u64),
+    /// See [`History::jobs_max`].
+    HistoryMax(u64),
+    /// See [`History::body`].
+    HistoryBody(KeptBody),
+    /// See [`Policy::result_keep_ms`].
+    ResultKeep(Option<u64>),
 }
 
 /// The number of settings.
-const SETTINGS: usize = 43;
+const SETTINGS: usize = 57;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -283,6 +344,7 @@ impl Default for Policy {
             item_bytes_max: None,
             age_max_ms: None,
             when_full: WhenFull::Refuse,
+            block_for_ms: BLOCK_FOR_MS_DEFAULT,
             expire_to: None,
             expire_sweep: None,
             idle_ms: None,
@@ -290,9 +352,11 @@ impl Default for Policy {
             open_timeout_ms: None,
             fanout_only: false,
             sync: None,
+            durable_leases: false,
             memory_max: None,
             alias: Box::default(),
             copy_to: Box::default(),
+            same_as: None,
             retries: Retries::default(),
             dead: DeadLetters::default(),
             defaults: Defaults::default(),
@@ -302,7 +366,12 @@ impl Default for Policy {
             rate_key: None,
             concurrency: None,
             concurrency_key: None,
+            concurrency_order: Order::Loose,
+            fair: Fair::default(),
+            aging: None,
             unique: Unique::default(),
+            history: History::default(),
+            result_keep_ms: None,
         }
     }
 }
@@ -317,6 +386,7 @@ impl Policy {
             Setting::ItemBytesMax(self.item_bytes_max),
             Setting::AgeMax(self.age_max_ms),
             Setting::WhenFull(self.when_full),
+            Setting::BlockFor(self.block_for_ms),
             Setting::ExpireTo(self.expire_to.clone()),
             Setting::ExpireSweep(self.expire_sweep),
             Setting::Idle(self.idle_ms),
@@ -324,9 +394,11 @@ impl Policy {
             Setting::OpenTimeout(self.open_timeout_ms),
             Setting::FanoutOnly(self.fanout_only),
             Setting::Sync(self.sync),
+            Setting::DurableLeases(self.durable_leases),
             Setting::MemoryMax(self.memory_max),
             Setting::Alias(self.alias.clone()),
             Setting::CopyTo(self.copy_to.clone()),
+            Setting::SameAs(self.same_as.clone()),
             Setting::Retries(retries.is_on),
             Setting::RetryLimit(retries.limit),
             Setting::RetryBackoff(retries.backoff),
@@ -351,10 +423,21 @@ impl Policy {
             Setting::RateKey(self.rate_key.clone()),
             Setting::Concurrency(self.concurrency),
             Setting::ConcurrencyKey(self.concurrency_key.clone()),
+            Setting::ConcurrencyOrder(self.concurrency_order),
+            Setting::FairKey(self.fair.key.clone()),
+            Setting::FairWeights(self.fair.weights.clone()),
+            Setting::FairMode(self.fair.mode),
+            Setting::FairAcross(self.fair.across_priorities),
+            Setting::Aging(self.aging),
             Setting::UniqueBy(self.unique.by.clone()),
             Setting::UniqueWindow(self.unique.window),
             Setting::OnDuplicate(self.unique.on_duplicate),
             Setting::IgnoreBuried(self.unique.ignore_buried),
+            Setting::History(self.history.is_on),
+            Setting::HistoryKeep(self.history.keep_ms),
+            Setting::HistoryMax(self.history.jobs_max),
+            Setting::HistoryBody(self.history.body),
+            Setting::ResultKeep(self.result_keep_ms),
         ]
     }
 
@@ -365,6 +448,7 @@ impl Policy {
             Setting::ItemBytesMax(bytes) => self.item_bytes_max = *bytes,
             Setting::AgeMax(millis) => self.age_max_ms = *millis,
             Setting::WhenFull(when_full) => self.when_full = *when_full,
+            Setting::BlockFor(millis) => self.block_for_ms = *millis,
             Setting::ExpireTo(name) => self.expire_to.clone_from(name),
             Setting::ExpireSweep(jobs) => self.expire_sweep = *jobs,
             Setting::Idle(millis) => self.idle_ms = *millis,
@@ -372,9 +456,11 @@ impl Policy {
             Setting::OpenTimeout(millis) => self.open_timeout_ms = *millis,
             Setting::FanoutOnly(fanout_only) => self.fanout_only = *fanout_only,
             Setting::Sync(sync) => self.sync = *sync,
+            Setting::DurableLeases(durable) => self.durable_leases = *durable,
             Setting::MemoryMax(bytes) => self.memory_max = *bytes,
             Setting::Alias(names) => self.alias.clone_from(names),
             Setting::CopyTo(names) => self.copy_to.clone_from(names),
+            Setting::SameAs(name) => self.same_as.clone_from(name),
             Setting::Retries(is_on) => self.retries.is_on = *is_on,
             Setting::RetryLimit(limit) => self.retries.limit = *limit,
             Setting::RetryBackoff(backoff) => self.retries.backoff = *backoff,
@@ -401,10 +487,21 @@ impl Policy {
             Setting::RateKey(key) => self.rate_key.clone_from(key),
             Setting::Concurrency(limit) => self.concurrency = *limit,
             Setting::ConcurrencyKey(key) => self.concurrency_key.clone_from(key),
+            Setting::ConcurrencyOrder(order) => self.concurrency_order = *order,
+            Setting::FairKey(key) => self.fair.key.clone_from(key),
+            Setting::FairWeights(weights) => self.fair.weights.clone_from(weights),
+            Setting::FairMode(mode) => self.fair.mode = *mode,
+            Setting::FairAcross(truth) => self.fair.across_priorities = *truth,
+            Setting::Aging(aging) => self.aging = *aging,
             Setting::UniqueBy(key) => self.unique.by.clone_from(key),
             Setting::UniqueWindow(window) => self.unique.window = *window,
             Setting::OnDuplicate(answer) => self.unique.on_duplicate = *answer,
             Setting::IgnoreBuried(ignores) => self.unique.ignore_buried = *ignores,
+            Setting::History(is_on) => self.history.is_on = *is_on,
+            Setting::HistoryKeep(millis) => self.history.keep_ms = *millis,
+            Setting::HistoryMax(jobs) => self.history.jobs_max = *jobs,
+            Setting::HistoryBody(body) => self.history.body = *body,
+            Setting::ResultKeep(millis) => self.result_keep_ms = *millis,
         }
     }
 }
@@ -418,6 +515,7 @@ impl Setting {
             Setting::ItemBytesMax(_) => "limits.item_bytes",
             Setting::AgeMax(_) => "limits.age",
             Setting::WhenFull(_) => "limits.when_full",
+            Setting::BlockFor(_) => "limits.block_for",
             Setting::ExpireTo(_) => "expire_to",
             Setting::ExpireSweep(_) => "expire_sweep",
             Setting::Idle(_) => "idle",
@@ -425,9 +523,11 @@ impl Setting {
             Setting::OpenTimeout(_) => "open.timeout",
             Setting::FanoutOnly(_) => "fanout_only",
             Setting::Sync(_) => "sync",
+            Setting::DurableLeases(_) => "reservation",
             Setting::MemoryMax(_) => "memory.bytes",
             Setting::Alias(_) => "alias",
             Setting::CopyTo(_) => "route.copy_to",
+            Setting::SameAs(_) => "same_as",
             Setting::Retries(_) => "retries",
             Setting::RetryLimit(_) => "retries.limit",
             Setting::RetryBackoff(_) => "retries.backoff",
@@ -454,10 +554,21 @@ impl Setting {
             Setting::RateKey(_) => "rate.key",
             Setting::Concurrency(_) => "concurrency.limit",
             Setting::ConcurrencyKey(_) => "concurrency.key",
+            Setting::ConcurrencyOrder(_) => "concurrency.order",
+            Setting::FairKey(_) => "fair.key",
+            Setting::FairWeights(_) => "fair.weights",
+            Setting::FairMode(_) => "fair.mode",
+            Setting::FairAcross(_) => "fair.across_priorities",
+            Setting::Aging(_) => "aging",
             Setting::UniqueBy(_) => "unique.by",
             Setting::UniqueWindow(_) => "unique.window",
             Setting::OnDuplicate(_) => "unique.on_duplicate",
             Setting::IgnoreBuried(_) => "unique.ignore_buried",
+            Setting::History(_) => "history",
+            Setting::HistoryKeep(_) => "history.keep",
+            Setting::HistoryMax(_) => "history.max",
+            Setting::HistoryBody(_) => "history.body",
+            Setting::ResultKeep(_) => "result.keep",
         }
     }
 
@@ -476,7 +587,10 @@ impl Setting {
     /// puts to other queues is not inherited. Otherwise each child would send the parent's puts to
     /// these queues again.
     fn is_inherited(&self) -> bool {
-        !matches!(self, Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_))
+        !matches!(
+            self,
+            Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_) | Setting::SameAs(_)
+        )
     }
 }
 
@@ -504,8 +618,20 @@ impl Rules {
     /// The policy of the queue of this name. If the queue is a fan-out child, `child_of` is its
     /// parent, and the child inherits the parent's settings. The child does not inherit the
     /// settings that send puts to other queues. Rules that match the child's name but not the
-    /// parent's name override inherited settings.
+    /// parent's name override inherited settings. If the name stands for another queue, this is the
+    /// policy of that queue, with [`Policy::same_as`].
     pub fn resolve(&self, name: &[u8], child_of: Option<&[u8]>) -> Policy {
+        match self.real_name(name) {
+            Some(real) => {
+                let policy = self.resolve_own(&real, parent_name(&real));
+                Policy { same_as: Some(real), ..policy }
+            }
+            None => Policy { same_as: None, ..self.resolve_own(name, child_of) },
+        }
+    }
+
+    /// Like [`Rules::resolve`], but for the queue that has this name itself.
+    fn resolve_own(&self, name: &[u8], child_of: Option<&[u8]>) -> Policy {
         let mut policy = Policy::default();
         for asked in self.asked(name, child_of) {
             policy.apply(&asked.setting);
@@ -520,9 +646,19 @@ impl Rules {
         name: &[u8],
         child_of: Option<&[u8]>,
     ) -> [(Setting, Option<u32>); SETTINGS] {
-        self.resolve(name, child_of).settings().map(|setting| {
+        let policy = self.resolve(name, child_of);
+        let real = policy.same_as.clone();
+        let (own, child_of) = match &real {
+            Some(real) => (&**real, parent_name(real)),
+            None => (name, child_of),
+        };
+        policy.settings().map(|setting| {
+            if matches!(setting, Setting::SameAs(Some(_))) {
+                let line = self.line_of_same_as(name);
+                return (setting, line);
+            }
             let mut line = None;
-            for asked in self.asked(name, child_of) {
+            for asked in self.asked(own, child_of) {
                 if discriminant(&asked.setting) == discriminant(&setting) {
                     line = Some(asked.line);
                 } else if matches!(asked.setting, Setting::Pause(_)) && setting.is_part_of_pause() {
@@ -543,6 +679,36 @@ impl Rules {
     pub fn pause_by_schedule(&self) -> bool {
         let mut all = self.0.iter().flat_map(|rule| &rule.settings);
         all.any(|asked| matches!(asked.setting, Setting::PauseCron(Some(_))))
+    }
+
+    /// Whether puts into any queue can wait for room.
+    pub fn block_puts(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| asked.setting == Setting::WhenFull(WhenFull::Block))
+    }
+
+    /// Whether puts into any queue can replace the bodies of jobs.
+    pub fn replace_bodies(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| asked.setting == Setting::OnDuplicate(OnDuplicate::ReplaceBody))
+    }
+
+    /// Whether any rule keeps a history of jobs.
+    pub fn keep_history(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| asked.setting == Setting::History(true))
+    }
+
+    /// Whether any rule makes the leases of a queue durable.
+    pub fn have_durable_leases(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| asked.setting == Setting::DurableLeases(true))
+    }
+
+    /// Whether any rule keeps the outcomes of jobs.
+    pub fn keep_results(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| matches!(asked.setting, Setting::ResultKeep(Some(_))))
     }
 
     /// All patterns without wildcards: each is the name of one queue. The operator chose these

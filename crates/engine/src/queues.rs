@@ -23,10 +23,10 @@ use crate::limits::ALIKE_MAX;
 use crate::policy::{Name, Policy};
 use names::NameTable;
 
-pub(crate) use cold::is_due_soon;
+pub(crate) use cold::{Cold, is_due_soon};
 pub(crate) use extension::{Extension, parent_of};
 pub(crate) use gates::GateTerms;
-pub(crate) use lanes::{Closed, Lanes, Sorting};
+pub(crate) use lanes::{Closed, Entrant, Lanes, Sorting};
 pub use queue::QueueFacts;
 pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey, ready_place};
 pub(crate) use walk::Walk;
@@ -353,7 +353,7 @@ impl Queues {
     }
 
     /// Sets the policy of a queue. Its gates can shut, but they do not open. Leases before
-    /// `first_lease` do not count for their keys if no limit for each key applied before.
+    /// `first_lease` do not count for their keys if the queue had no lanes before.
     pub(crate) fn set_policy(
         &mut self,
         id: QueueId,
@@ -364,8 +364,11 @@ impl Queues {
         self.gated |= policy.has_gates();
         self.ensure_extension(id, now);
         let terms = self.gate_terms(&self[id], now);
-        if let Some(extension) = self[id].extension_mut() {
-            extension.change_policy(policy, terms, first_lease);
+        let Some(extension) = self[id].extension_mut() else { return };
+        let had_lanes = extension.lanes().is_some();
+        extension.change_policy(policy, terms, first_lease);
+        if !had_lanes {
+            self.change_lanes(id, now, Lanes::count_leases);
         }
     }
 
@@ -385,14 +388,13 @@ impl Queues {
         Some(changed)
     }
 
-    /// Replaces the dropped lanes of a queue, if its policy has limits for each key by now. Returns
-    /// whether it has.
+    /// Replaces the dropped lanes of a queue, if its policy needs lanes by now. Returns whether it does.
     pub(crate) fn replace_lanes(&mut self, id: QueueId, now: Millis, first_lease: LeaseId) -> bool {
         let Some(extension) = self[id].extension_mut() else { return false };
-        let rules = extension.policy().lane_rules();
-        let lanes = rules.map(|rules| Box::new(Lanes::new(rules, now, first_lease)));
+        let (rules, weights) = (extension.policy().lane_rules(), extension.policy().lane_weights());
+        let lanes = rules.map(|rules| Box::new(Lanes::new((rules, weights), now, first_lease)));
         extension.lanes = lanes;
-        extension.lanes.is_some()
+        self.change_lanes(id, now, Lanes::count_leases).is_some()
     }
 
     /// Whether a queue has gates now, or had gates before.

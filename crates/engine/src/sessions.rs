@@ -4,6 +4,7 @@
 //! [`Sessions`] owns every session. The count of waiting sessions and the memory account depend on
 //! some fields of a session. Only `Sessions` changes these fields.
 
+mod other_names;
 mod session;
 mod worker;
 
@@ -14,6 +15,8 @@ use crate::bytes::allocated_bytes;
 use crate::collections::Slab;
 use crate::ids::{JobId, LeaseId, QueueId, SessionId};
 
+pub(crate) use other_names::RemovedName;
+use other_names::{NameList, OtherNames};
 pub(crate) use session::{ClosedSession, NEVER, Session, Waiting};
 pub use session::{ReadMode, ReturnOrder};
 pub(crate) use worker::{Registration, RemovedRegistration, Worker};
@@ -58,6 +61,7 @@ fn bytes_of(session: &Session) -> u64 {
     let registrations = session.worker().map_or(0, Worker::len);
     SESSION_BYTES
         + allocated_bytes(session.peer().len())
+        + session.other_names().map_or(0, OtherNames::bytes)
         + session.watched().len() as u64 * WATCH_BYTES
         + joins * JOIN_BYTES
         + registrations as u64 * REGISTRATION_BYTES
@@ -237,9 +241,94 @@ impl Sessions {
     /// Removes a queue from the watched queues of a session. Returns whether the session watched
     /// it.
     pub(crate) fn ignore(&mut self, session: SessionId, queue: QueueId) -> bool {
+        self.forget_names(session, |names| &mut names.watched, queue);
         let was_watched = self[session].ignore(queue);
         self.bytes -= if was_watched { WATCH_BYTES } else { 0 };
         was_watched
+    }
+
+    /// Notes the name by which a session uses its queue, whose own name is `own`.
+    pub(crate) fn name_used(&mut self, session: SessionId, own: &[u8], name: &[u8]) {
+        if own != name || self[session].other_names().is_some() {
+            let used = (own != name).then(|| name.into());
+            self.change_names(session, |names| names.used = used);
+        }
+    }
+
+    /// Notes a name by which a session watches a queue. `is_new`: it did not watch the queue.
+    pub(crate) fn name_watched(
+        &mut self,
+        session: SessionId,
+        queue: QueueId,
+        own: &[u8],
+        name: &[u8],
+        is_new: bool,
+    ) {
+        if own != name || self[session].other_names().is_some() {
+            self.change_names(session, |names| names.watched.add(queue, own, name, is_new));
+        }
+    }
+
+    /// Notes a name under which a session registers for a queue. `is_new`: it had not registered.
+    pub(crate) fn name_registered(
+        &mut self,
+        session: SessionId,
+        queue: QueueId,
+        own: &[u8],
+        name: &[u8],
+        is_new: bool,
+    ) {
+        if own != name || self[session].other_names().is_some() {
+            self.change_names(session, |names| {
+                // The newest name is the last one.
+                names.registered.remove(queue, own, name);
+                names.registered.add(queue, own, name, is_new);
+            });
+        }
+    }
+
+    /// Forgets a name of a queue in one of the session's lists, if the queue has another one there.
+    pub(crate) fn unname(
+        &mut self,
+        session: SessionId,
+        list: impl FnOnce(&mut OtherNames) -> &mut NameList,
+        queue: (QueueId, &[u8]),
+        name: &[u8],
+    ) -> RemovedName {
+        let (queue, own) = queue;
+        if self[session].other_names().is_none() {
+            return if own == name { RemovedName::Only } else { RemovedName::Unknown };
+        }
+        self.change_names(session, |names| list(names).remove(queue, own, name))
+    }
+
+    /// Forgets the names of a queue that leaves one of the session's lists.
+    fn forget_names(
+        &mut self,
+        session: SessionId,
+        list: impl FnOnce(&mut OtherNames) -> &mut NameList,
+        queue: QueueId,
+    ) {
+        if self[session].other_names().is_some() {
+            self.change_names(session, |names| list(names).forget(queue));
+        }
+    }
+
+    fn change_names<T>(
+        &mut self,
+        session: SessionId,
+        change: impl FnOnce(&mut OtherNames) -> T,
+    ) -> T {
+        let of = &mut self[session];
+        let before = of.other_names().map_or(0, OtherNames::bytes);
+        let names = of.ensure_other_names();
+        let changed = change(names);
+        let after = if names.is_empty() { 0 } else { names.bytes() };
+        if after == 0 {
+            of.forget_other_names();
+        }
+        self.bytes = self.bytes - before + after;
+        changed
     }
 
     /// Adds an attachment of a session to a job: the session waits for the job's outcome.
@@ -268,6 +357,7 @@ impl Sessions {
         queue: QueueId,
     ) -> Option<RemovedRegistration> {
         let forgotten = self[session].worker_mut()?.forget(queue)?;
+        self.forget_names(session, |names| &mut names.registered, queue);
         self.bytes -= REGISTRATION_BYTES;
         Some(forgotten)
     }

@@ -33,8 +33,12 @@ pub(crate) enum TimerKey {
     Rescheduling,
     /// The end of claims on keys of unique jobs.
     Claims,
+    /// The end of waits for room.
+    Room,
     /// The next job of an entry with a schedule.
     Crons,
+    /// Kept outcomes that must leave the memory.
+    Results,
 }
 
 impl TimerKey {
@@ -48,7 +52,9 @@ impl TimerKey {
             Self::Walk => Self::Walk,
             Self::Rescheduling => Self::Rescheduling,
             Self::Claims => Self::Claims,
+            Self::Room => Self::Room,
             Self::Crons => Self::Crons,
+            Self::Results => Self::Results,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What workers said about the jobs that they hold: the end of their warnings. If the job becomes a
-//! dead letter, this is its error.
+//! dead letter, this is its error. The history of a job also has it.
 //!
 //! The table has an entry for each of the last leases with a warning. A lease ends without a look at
 //! it, so that jobs without warnings cost nothing. An entry of an ended lease stays until newer ones
@@ -33,6 +33,11 @@ impl Warnings {
         if self.texts.len() > WARNED_JOBS_MAX {
             self.texts.pop_first();
         }
+    }
+
+    /// The warnings of this lease. Empty: there was none.
+    pub(crate) fn get(&self, lease: LeaseId) -> &[u8] {
+        self.texts.get(&lease).map_or(&[], Vec::as_slice)
     }
 
     /// Removes the warnings of this lease. Empty: there was none.

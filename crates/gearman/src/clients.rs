@@ -1,6 +1,8 @@
 //! Requests of clients: submit a job, get its status.
 
-use broker::{Answer, Body, Millis, NotFound, Outbox, Submit, Turn, When, WorkProgress};
+use broker::{
+    Answer, Body, KeptResult, Millis, NotFound, Outbox, Submit, Turn, When, WorkProgress,
+};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
@@ -32,12 +34,14 @@ pub(crate) enum SubmitMode {
 }
 
 impl Session {
-    /// Handles the common kinds of submits. Their arguments are function, key and workload.
+    /// Handles the common kinds of submits. Their arguments are function, key and workload. A workload
+    /// that is `large` is not among the arguments.
     pub(crate) fn submit(
         &mut self,
         priority: Option<u32>,
         manner: SubmitMode,
         arguments: &Arguments<'_>,
+        large: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
@@ -47,7 +51,7 @@ impl Session {
             due: None,
             unique,
             reducer: b"",
-            body: Body::from(workload),
+            body: large.unwrap_or_else(|| Body::from(workload)),
             foreground: manner == SubmitMode::Foreground,
         };
         self.submit_job(function, submit, turn, outbox);
@@ -58,6 +62,7 @@ impl Session {
     pub(crate) fn submit_epoch(
         &mut self,
         arguments: &Arguments<'_>,
+        large: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
@@ -69,7 +74,7 @@ impl Session {
             due: Some(When::Wall(wall)),
             unique,
             reducer: b"",
-            body: Body::from(workload),
+            body: large.unwrap_or_else(|| Body::from(workload)),
             foreground: false,
         };
         self.submit_job(function, submit, turn, outbox);
@@ -80,6 +85,7 @@ impl Session {
         &mut self,
         manner: SubmitMode,
         arguments: &Arguments<'_>,
+        large: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
@@ -89,7 +95,7 @@ impl Session {
             due: None,
             unique,
             reducer,
-            body: Body::from(workload),
+            body: large.unwrap_or_else(|| Body::from(workload)),
             foreground: manner == SubmitMode::Foreground,
         };
         self.submit_job(function, submit, turn, outbox);
@@ -121,6 +127,11 @@ impl Session {
         if submit.unique.len() > UNIQUE_BYTES_MAX || submit.reducer.len() > UNIQUE_BYTES_MAX {
             return reply::fail(outbox, AT_ONCE, reply::UNIQUE_TOO_LARGE);
         }
+        let Submit { body, unique, .. } = &submit;
+        if turn.caller(self.id).must_wait_for_room(Some(function), body, unique) {
+            self.waits_for_room = true;
+            return;
+        }
         let Answer { value, after } = turn.caller(self.id).submit(function, submit);
         match value {
             Ok(id) => {
@@ -145,7 +156,8 @@ impl Session {
             Some(id) => turn.work_progress(id),
             None => Answer::at_once(Err(NotFound)),
         };
-        let [known, running, numerator, denominator, _] = figures(progress.value);
+        let kept = self.server.prefix.parse(handle).and_then(|id| turn.kept_result(id));
+        let [known, running, numerator, denominator, _] = figures(progress.value, kept);
         let arguments = [handle, &known, &running, &numerator, &denominator];
         reply::send(outbox, progress.after, PacketType::StatusRes, &arguments);
     }
@@ -163,19 +175,25 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
         Ok(id) => turn.work_progress(id),
         Err(NotFound) => Answer::new(Err(NotFound), found.after),
     };
-    let [known, running, numerator, denominator, clients] = figures(progress.value);
+    let kept = turn.kept_result_with_key(unique);
+    let [known, running, numerator, denominator, clients] = figures(progress.value, kept);
     let arguments = [unique, &known, &running, &numerator, &denominator, &clients];
     reply::send(outbox, progress.after, PacketType::StatusResUnique, &arguments);
 }
 
 /// The fields of a status packet: known, running, numerator, denominator and clients. If the job is
-/// unknown, all fields are zero.
-fn figures(progress: Result<WorkProgress, NotFound>) -> [Vec<u8>; 5] {
-    let numbers = match progress {
-        Ok(WorkProgress { running, numerator, denominator, watchers }) => {
-            [1, u64::from(running), numerator.into(), denominator.into(), watchers as u64]
-        }
-        Err(NotFound) => [0; 5],
+/// unknown, all fields are zero. If its outcome is kept, it is still unknown, because clients ask until
+/// a job is no longer known: but it has its last progress.
+fn figures(progress: Result<WorkProgress, NotFound>, kept: Option<&KeptResult>) -> [Vec<u8>; 5] {
+    let ended = || {
+        let (numerator, denominator) =
+            kept.map_or((0, 0), |kept| (kept.numerator, kept.denominator));
+        [0, 0, numerator.into(), denominator.into(), 0]
     };
+    let known = |progress: WorkProgress| {
+        let WorkProgress { running, numerator, denominator, watchers } = progress;
+        [1, u64::from(running), numerator.into(), denominator.into(), watchers as u64]
+    };
+    let numbers = progress.map_or_else(|NotFound| ended(), known);
     numbers.map(|number| number.to_string().into_bytes())
 }

@@ -1,6 +1,6 @@
 //! Calls the function that handles a packet. This module itself handles echo and options.
 
-use broker::{Outbox, Turn};
+use broker::{Body, Outbox, Turn};
 
 use crate::clients::{HIGH, LOW, NORMAL, SubmitMode, get_status_unique};
 use crate::packet::{Arguments, Header, PacketType};
@@ -11,11 +11,12 @@ use crate::session::Session;
 const OPTION_BYTES_MAX: usize = 63;
 
 impl Session {
-    /// Executes a packet.
+    /// Executes a packet. `workload`: a large last argument, which is not among the arguments.
     pub(crate) fn execute(
         &mut self,
         kind: PacketType,
         arguments: &Arguments<'_>,
+        workload: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
@@ -38,29 +39,29 @@ impl Session {
             PacketType::WorkException => self.work_exception(first, second, turn, outbox),
 
             PacketType::SubmitJob => {
-                self.submit(NORMAL, SubmitMode::Foreground, arguments, turn, outbox);
+                self.submit(NORMAL, SubmitMode::Foreground, arguments, workload, turn, outbox);
             }
             PacketType::SubmitJobHigh => {
-                self.submit(HIGH, SubmitMode::Foreground, arguments, turn, outbox);
+                self.submit(HIGH, SubmitMode::Foreground, arguments, workload, turn, outbox);
             }
             PacketType::SubmitJobLow => {
-                self.submit(LOW, SubmitMode::Foreground, arguments, turn, outbox);
+                self.submit(LOW, SubmitMode::Foreground, arguments, workload, turn, outbox);
             }
             PacketType::SubmitJobBg => {
-                self.submit(NORMAL, SubmitMode::Background, arguments, turn, outbox);
+                self.submit(NORMAL, SubmitMode::Background, arguments, workload, turn, outbox);
             }
             PacketType::SubmitJobHighBg => {
-                self.submit(HIGH, SubmitMode::Background, arguments, turn, outbox);
+                self.submit(HIGH, SubmitMode::Background, arguments, workload, turn, outbox);
             }
             PacketType::SubmitJobLowBg => {
-                self.submit(LOW, SubmitMode::Background, arguments, turn, outbox);
+                self.submit(LOW, SubmitMode::Background, arguments, workload, turn, outbox);
             }
-            PacketType::SubmitJobEpoch => self.submit_epoch(arguments, turn, outbox),
+            PacketType::SubmitJobEpoch => self.submit_epoch(arguments, workload, turn, outbox),
             PacketType::SubmitReduceJob => {
-                self.submit_reduce(SubmitMode::Foreground, arguments, turn, outbox);
+                self.submit_reduce(SubmitMode::Foreground, arguments, workload, turn, outbox);
             }
             PacketType::SubmitReduceJobBg => {
-                self.submit_reduce(SubmitMode::Background, arguments, turn, outbox);
+                self.submit_reduce(SubmitMode::Background, arguments, workload, turn, outbox);
             }
             PacketType::GetStatus => self.get_status(first, turn, outbox),
             PacketType::GetStatusUnique => get_status_unique(first, turn, outbox),

@@ -300,6 +300,7 @@ impl Dialect for HttpSession {
             | Event::Kicked(_)
             | Event::Peeked(_)
             | Event::Cleared
+            | Event::Room
             | Event::Reloaded => unreachable!("this dialect only submits jobs"),
         }
     }

@@ -243,12 +243,47 @@ pub(crate) fn split(kind: PacketType, body: &[u8]) -> Option<Arguments<'_>> {
     (arguments_bytes <= ARGUMENTS_BYTES_MAX).then_some(arguments)
 }
 
-/// Whether the beginning of a body already shows that `split` will fail: its arguments do not end
-/// within the limit.
-pub(crate) fn is_hopeless(kind: PacketType, beginning: &[u8]) -> bool {
-    let (count, _) = kind.arguments();
-    let Some(area) = beginning.get(..ARGUMENTS_BYTES_MAX) else { return false };
-    memchr::memchr_iter(0, area).count() + 1 < count
+/// The search for the beginning of the last argument in a body that arrives in pieces. It looks at
+/// each byte once, however small the pieces are.
+#[derive(Debug)]
+pub(crate) struct LastArgument {
+    /// The number of arguments before it whose end has not been found yet.
+    missing: usize,
+    /// The number of bytes that the search has looked at.
+    looked_at: usize,
+}
+
+/// How far the search for the last argument is.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum LastArgumentStart {
+    /// The argument begins here.
+    At(usize),
+    /// More bytes must arrive.
+    Later,
+    /// `split` will fail: the arguments before the last one do not end within the limit.
+    Never,
+}
+
+impl LastArgument {
+    pub(crate) fn of(kind: PacketType) -> Self {
+        let (count, _) = kind.arguments();
+        Self { missing: count.saturating_sub(1), looked_at: 0 }
+    }
+
+    /// Continues the search. `beginning` has all bytes of the body that have arrived.
+    pub(crate) fn search(&mut self, beginning: &[u8]) -> LastArgumentStart {
+        let area = &beginning[..beginning.len().min(ARGUMENTS_BYTES_MAX)];
+        while self.missing > 0 {
+            let Some(end) = memchr::memchr(0, &area[self.looked_at..]) else {
+                self.looked_at = area.len();
+                let is_full = area.len() == ARGUMENTS_BYTES_MAX;
+                return if is_full { LastArgumentStart::Never } else { LastArgumentStart::Later };
+            };
+            self.looked_at += end + 1;
+            self.missing -= 1;
+        }
+        LastArgumentStart::At(self.looked_at)
+    }
 }
 
 #[cfg(test)]
@@ -292,16 +327,41 @@ mod tests {
     }
 
     #[test]
+    fn the_last_argument_is_found_while_its_packet_arrives() {
+        let search = |kind, body: &[u8], piece| {
+            let mut search = LastArgument::of(kind);
+            for end in (0..body.len()).step_by(piece).chain([body.len()]) {
+                let found = search.search(&body[..end]);
+                if found != LastArgumentStart::Later {
+                    return (found, search.looked_at);
+                }
+                // The next piece is looked at from here on.
+                assert_eq!(search.looked_at, end);
+            }
+            (LastArgumentStart::Later, search.looked_at)
+        };
+        let submit = |len| [&vec![b'x'; len][..], b"\0\0", &vec![0; 100_000]].concat();
+        for piece in [1, 7, 8180, 200_000] {
+            let found = |kind, body: &[u8]| search(kind, body, piece);
+            let (start, _) = found(PacketType::SubmitJob, &submit(8178));
+            assert_eq!(start, LastArgumentStart::At(8180), "{piece}");
+            let (start, looked_at) = found(PacketType::SubmitJob, &submit(8179));
+            assert_eq!((start, looked_at), (LastArgumentStart::Never, 8180), "{piece}");
+            let (start, _) = found(PacketType::SubmitJob, b"f\0unique");
+            assert_eq!(start, LastArgumentStart::Later);
+            let (start, looked_at) = found(PacketType::EchoReq, &submit(10_000));
+            assert_eq!((start, looked_at), (LastArgumentStart::At(0), 0));
+        }
+    }
+
+    #[test]
     fn arguments_fit_their_area_and_data_need_not() {
         let name = |len: usize| vec![b'x'; len];
         assert!(split(PacketType::CanDo, &name(8180)).is_some());
         assert!(split(PacketType::CanDo, &name(8181)).is_none());
         let submit = |len| [&name(len)[..], b"\0\0", &name(100_000)].concat();
         assert!(split(PacketType::SubmitJob, &submit(8178)).is_some());
-        assert!(!is_hopeless(PacketType::SubmitJob, &submit(8178)));
         assert!(split(PacketType::SubmitJob, &submit(8179)).is_none());
-        assert!(is_hopeless(PacketType::SubmitJob, &submit(8179)));
-        assert!(!is_hopeless(PacketType::EchoReq, &name(10_000)));
         let acceptable = |kind, bytes| header(*b"\0REQ", kind as u32, bytes).unwrap();
         assert!(acceptable(PacketType::CanDo, 8180).is_acceptable(100_000));
         assert!(!acceptable(PacketType::CanDo, 8181).is_acceptable(100_000));

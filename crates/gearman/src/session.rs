@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::{
-    Answer, BodyBuffer, Dialect, Event, InputEnd, JobId, News, Outbox, Position, Progress,
-    PutRefusal, SessionId, Step, Turn, take_steps,
+    Answer, Body, BodyBuffer, Dialect, Event, Frame, InputEnd, JobId, News, Outbox, Position,
+    Progress, PutRefusal, SessionId, Step, Turn, take_steps,
 };
 
 use crate::environment::Server;
 use crate::listings::Listing;
 use crate::packet::{
-    ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, PacketType, is_hopeless, split,
+    ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, LastArgument, LastArgumentStart, PacketType,
+    split,
 };
 use crate::reply::{self, AT_ONCE, DROP_INTERRUPTED, not_submitted};
 
@@ -35,6 +36,8 @@ pub struct Session {
     pub(crate) is_dropping: bool,
     /// The request that the session executes when its job is in memory. Later commands wait.
     pub(crate) postponed: Option<Postponed>,
+    /// Whether the postponed request is a submit that waits for room in a full queue.
+    pub(crate) waits_for_room: bool,
     /// The list that the session sends. Later commands wait for the end of the list.
     listing: Option<Listing>,
     /// Events that arrived while the session was sending a list. They wait, because they must not
@@ -80,8 +83,9 @@ pub(crate) enum Postponed {
     Status(Box<[u8]>),
     /// An administrator cancels the job with this handle.
     Cancel(Box<[u8]>),
-    /// A packet with a key: a submit, or a request for the status of the job with this key.
-    Keyed(Header, Box<[u8]>),
+    /// A packet with a key: a submit, or a request for the status of the job with this key. Also a
+    /// submit that waits for room. With its workload, if it is large.
+    Keyed(Header, Box<[u8]>, Option<Body>),
 }
 
 /// A packet that is too long for the connection's input buffer.
@@ -89,6 +93,25 @@ pub(crate) enum Postponed {
 struct LongPacket {
     header: Header,
     body: BodyBuffer,
+    last_argument: LastArgument,
+}
+
+impl LongPacket {
+    /// Looks for the last argument in what has arrived. In a submit, it is the workload: the buffer
+    /// then learns where it begins, so that the job keeps its memory if it is large. Returns false if
+    /// the packet cannot be valid any more.
+    fn look_for_last_argument(&mut self) -> bool {
+        match self.last_argument.search(self.body.received()) {
+            LastArgumentStart::At(start) => {
+                if self.header.is_submit() && self.body.lacks_beginning() {
+                    self.body.set_beginning(start);
+                }
+                true
+            }
+            LastArgumentStart::Later => true,
+            LastArgumentStart::Never => false,
+        }
+    }
 }
 
 impl Session {
@@ -107,6 +130,7 @@ impl Session {
             reading: Reading::Message,
             is_dropping: false,
             postponed: None,
+            waits_for_room: false,
             listing: None,
             late: VecDeque::new(),
             late_bytes: 0,
@@ -184,7 +208,7 @@ impl Session {
         };
         let packet_bytes = header.packet_bytes();
         if let Some(body) = rest.get(..header.body_bytes as usize) {
-            self.take_packet(header, body, turn, outbox);
+            self.take_packet(header, body, None, turn, outbox);
             return packet_bytes;
         }
         if header.kind.has_no_arguments() {
@@ -195,7 +219,8 @@ impl Session {
                 return HEADER_BYTES;
             }
             let body = BodyBuffer::new(header.body_bytes as usize);
-            self.reading = Reading::LongPacket(LongPacket { header, body });
+            let last_argument = LastArgument::of(header.kind);
+            self.reading = Reading::LongPacket(LongPacket { header, body, last_argument });
         } else {
             return 0;
         }
@@ -205,12 +230,18 @@ impl Session {
     fn gather(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::LongPacket(packet) = &mut self.reading else { return 0 };
         let header = packet.header;
-        let (count, body) = packet.body.complete(bytes);
-        if let Some(body) = body {
-            self.reading = Reading::Message;
-            self.take_packet(header, &body, turn, outbox);
-        } else if is_hopeless(header.kind, packet.body.received()) {
-            self.end(turn);
+        let (count, frame) = packet.body.complete_frame(bytes);
+        match frame {
+            Some(Frame::Whole(body)) => {
+                self.reading = Reading::Message;
+                self.take_packet(header, &body, None, turn, outbox);
+            }
+            Some(Frame::Parts { around, body }) => {
+                self.reading = Reading::Message;
+                self.take_packet(header, &around, Some(body), turn, outbox);
+            }
+            None if packet.look_for_last_argument() => {}
+            None => self.end(turn),
         }
         count
     }
@@ -222,7 +253,7 @@ impl Session {
         *missing -= count;
         if *missing == 0 {
             self.reading = Reading::Message;
-            self.take_packet(header, &[], turn, outbox);
+            self.take_packet(header, &[], None, turn, outbox);
         }
         count
     }
@@ -240,21 +271,25 @@ impl Session {
         count
     }
 
-    /// Handles a complete packet.
+    /// Handles a complete packet. `workload`: a large last argument, which is not in `body`.
     fn take_packet(
         &mut self,
         header: Header,
         body: &[u8],
+        workload: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         match split(header.kind, body) {
             Some(_) if !header.is_request => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
             Some(arguments) if !self.is_key_at_hand(header, &arguments, turn) => {
-                self.postponed = Some(Postponed::Keyed(header, body.into()));
+                self.postponed = Some(Postponed::Keyed(header, body.into(), workload));
             }
             Some(arguments) => {
-                self.execute(header.kind, &arguments, turn, outbox);
+                self.execute(header.kind, &arguments, workload.clone(), turn, outbox);
+                if self.waits_for_room {
+                    self.postponed = Some(Postponed::Keyed(header, body.into(), workload));
+                }
                 self.is_telling = header.is_news() && turn.has_pending_news();
             }
             // Arguments are missing, so end the session. The original would read the missing
@@ -285,14 +320,15 @@ impl Session {
         match value {
             Event::WorkToDo => reply::send(outbox, after, PacketType::Noop, &[]),
             Event::News { id, news } => self.send_news(id, news, after, outbox),
-            Event::Loaded => {
+            Event::Loaded | Event::Room => {
+                self.waits_for_room = false;
                 match self.postponed.take() {
                     Some(Postponed::Grab(kind)) => self.grab(kind, turn, outbox),
                     Some(Postponed::Sleep) => self.pre_sleep(turn, outbox),
                     Some(Postponed::Status(handle)) => self.get_status(&handle, turn, outbox),
                     Some(Postponed::Cancel(handle)) => self.cancel(&handle, turn, outbox),
-                    Some(Postponed::Keyed(header, body)) => {
-                        self.take_packet(header, &body, turn, outbox);
+                    Some(Postponed::Keyed(header, body, workload)) => {
+                        self.take_packet(header, &body, workload, turn, outbox);
                     }
                     None => {}
                 }
@@ -317,7 +353,7 @@ impl Session {
     /// Ends the session if the client has closed its sending side and the session has handled all
     /// its commands. In Gearman, a closed sending side counts as a disconnect.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
-        let has_work = self.is_dropping || self.postponed.is_some();
+        let has_work = self.is_dropping || self.postponed.is_some() && !self.waits_for_room;
         if !has_work && self.input_end.is_drained() {
             self.end(turn);
         }
@@ -332,6 +368,8 @@ impl Session {
             self.listing = None;
             self.late.clear();
             self.late_bytes = 0;
+            self.postponed = None;
+            self.waits_for_room = false;
             self.server.leave(self.number);
             turn.close_session(self.id);
         }
@@ -374,6 +412,10 @@ impl Dialect for Session {
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
         self.input_end.come(self.is_reading());
+        if self.waits_for_room {
+            // A client that has closed its sending side has disconnected.
+            return self.end(turn);
+        }
         self.end_if_drained(turn);
     }
 
@@ -387,7 +429,9 @@ impl Dialect for Session {
             Reading::Message | Reading::NoBody(..) | Reading::Refused(_) => 0,
         };
         let postponed_bytes = match &self.postponed {
-            Some(Postponed::Keyed(_, body)) => body.len(),
+            Some(Postponed::Keyed(_, body, workload)) => {
+                body.len() + workload.as_ref().map_or(0, |workload| workload.len())
+            }
             _ => 0,
         };
         self.late_bytes + packet_bytes + postponed_bytes
@@ -407,6 +451,11 @@ impl Dialect for Session {
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.is_listing() {
             // The client sees that the list is incomplete, because the last line is missing.
+            return self.end(turn);
+        }
+        if self.waits_for_room {
+            // The job is not stored.
+            reply::fail(outbox, AT_ONCE, not_submitted(PutRefusal::QueueFull));
             return self.end(turn);
         }
         if self.is_dropping {

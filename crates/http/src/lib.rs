@@ -32,7 +32,7 @@ pub use answer::{
 pub use cluster::ClusterFacts;
 pub use connection::{Client, LongResponse, serve};
 pub use door::{Door, DoorError, DoorSession, SessionKind};
-pub use metrics::{ProcessFacts, RequestTimes, escaped_name};
+pub use metrics::{ProcessFacts, QueueTimes, RequestTimes, escaped_name};
 pub use overview::{Overview, QueueNames, health_router, metrics_router};
 pub use peer::{Peer, sha256};
 pub use received::{ReceiveError, Received, read_body};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use broker::crons::CronCounts;
 use broker::{
-    Broker, CommitSizes, JobTimes, LogStats, Memory, Millis, PutRefusal, QueueStats, QueueUsage,
-    Status, Totals, Turn,
+    Broker, CommitSizes, DiskRoom, JobTimes, LogStats, Memory, Millis, PutRefusal, QueueStats,
+    QueueUsage, Status, Totals, Turn,
 };
 use histogram::Histogram as Values;
 
@@ -62,6 +62,8 @@ pub(crate) struct Gathered {
     status: Status,
     /// Queues by label.
     queues: BTreeMap<String, QueueStats>,
+    /// How long the first jobs of keys have waited in fair queues, longest first, by label.
+    key_heads_ms: BTreeMap<String, Vec<u64>>,
     /// What entries with schedules have done, by name.
     crons: Vec<(String, CronCounts)>,
 }
@@ -69,15 +71,24 @@ pub(crate) struct Gathered {
 impl Gathered {
     /// Reads only the totals and these queues, so other queues cost no time.
     pub(crate) fn of<'a>(turn: &Turn<'_>, names: impl IntoIterator<Item = &'a [u8]>) -> Gathered {
-        let names = names.into_iter();
-        let queues = names.filter_map(|name| Some((label(name)?, turn.queue_stats(name)?)));
+        let mut key_heads_ms = BTreeMap::new();
+        let queues = names.into_iter().filter_map(|name| {
+            let (label, stats) = (label(name)?, turn.queue_stats(name)?);
+            let heads = turn.oldest_key_heads_ms(name);
+            if !heads.is_empty() {
+                key_heads_ms.insert(label.clone(), heads);
+            }
+            Some((label, stats))
+        });
+        let queues = queues.collect();
         Gathered {
             totals: turn.totals(),
             times: turn.job_times(),
             log: turn.log_stats(),
             draining: turn.draining(),
             status: turn.status(),
-            queues: queues.collect(),
+            queues,
+            key_heads_ms,
             crons: turn.crons().map(|it| (escaped_name(&it.entry.name), it.counts)).collect(),
         }
     }
@@ -129,6 +140,7 @@ pub(crate) struct Health {
     pub(crate) is_ready: bool,
     pub(crate) is_full: bool,
     pub(crate) memory: Memory,
+    pub(crate) disk: Option<DiskRoom>,
     pub(crate) queues: QueueUsage,
     pub(crate) refusals: [(PutRefusal, u64); PutRefusal::ALL.len()],
     pub(crate) commits: CommitSizes,
@@ -140,6 +152,7 @@ impl Health {
             is_ready,
             is_full: broker.is_full(),
             memory: broker.memory_usage(),
+            disk: broker.disk_room(),
             queues: broker.queue_usage(),
             refusals: broker.put_refusals(),
             commits: broker.commit_sizes(),
@@ -150,6 +163,19 @@ impl Health {
 /// The times of a protocol's requests, in microseconds: the name of the protocol, and the times.
 pub type RequestTimes = (&'static str, Values);
 
+/// The times of the jobs that have left a queue with a history, in milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct QueueTimes {
+    /// The queue. `None`: all queues that have no times of their own.
+    pub queue: Option<Box<[u8]>>,
+    /// How long they were ready.
+    pub waits_ms: Values,
+    /// How long clients had them.
+    pub runs_ms: Values,
+    /// How long they existed.
+    pub totals_ms: Values,
+}
+
 /// The whole metrics page.
 pub(crate) fn render(
     gathered: &Gathered,
@@ -157,6 +183,7 @@ pub(crate) fn render(
     health: &Health,
     process: ProcessFacts,
     requests: &[RequestTimes],
+    queues: &[QueueTimes],
 ) -> String {
     let mut page = Exposition::default();
     render_server(&mut page, identity, health, gathered);
@@ -164,6 +191,7 @@ pub(crate) fn render(
     render_crons(&mut page, &gathered.crons);
     render_totals(&mut page, &gathered.totals);
     render_times(&mut page, &gathered.times, requests);
+    render_queue_times(&mut page, queues);
     render_log(&mut page, &gathered.log);
     render_commits(&mut page, &health.commits);
     render_process(&mut page, identity, process);
@@ -185,9 +213,20 @@ fn render_server(
     flag(page, "lineshaft_ready", help, health.is_ready);
     let help = "Whether new jobs are refused because the server drains.";
     flag(page, "lineshaft_draining", help, gathered.draining);
-    let help =
-        "Whether new jobs are refused because the disk is full, or the log has reached its limit.";
+    let help = "Whether new jobs are refused because the disk is full or has less free room than disk.critical, or the log \
+                has reached its limit.";
     flag(page, "lineshaft_log_full", help, health.is_full);
+    if let Some(room) = health.disk {
+        let help = "Whether the disk of the data folder has less free room than disk.low.";
+        flag(page, "lineshaft_disk_low", help, room.is_low);
+        let help =
+            "Whether new jobs are refused because the disk has less free room than disk.critical.";
+        flag(page, "lineshaft_disk_critical", help, room.is_critical);
+        let help = "Free bytes of the disk of the data folder.";
+        page.number("lineshaft_disk_free_bytes", Gauge, help, room.free_bytes);
+        let help = "Size of the disk of the data folder.";
+        page.number("lineshaft_disk_size_bytes", Gauge, help, room.size_bytes);
+    }
     let memory = health.memory;
     let help = "Whether new jobs are refused because memory is at its limit.";
     flag(page, "lineshaft_memory_full", help, memory.is_full());
@@ -262,6 +301,17 @@ fn render_queues(page: &mut Exposition, gathered: &Gathered) {
     for (queue, stats) in shown.clone() {
         page.sample(&[("queue", queue)], seconds(stats.head_age_ms));
     }
+    if !gathered.key_heads_ms.is_empty() {
+        let help = "Time since the next job of a key became ready, in queues with the policy `fair`; rank 1 has waited longest.";
+        page.metric("lineshaft_key_head_age_seconds", Gauge, help);
+        for (queue, heads) in &gathered.key_heads_ms {
+            for (rank, age_ms) in (1..).zip(heads) {
+                let rank: u32 = rank;
+                let labels = [("queue", queue.as_str()), ("rank", &rank.to_string())];
+                page.sample(&labels, seconds(*age_ms));
+            }
+        }
+    }
     page.metric("lineshaft_queue_waiters", Gauge, "Clients that wait for a job of a queue.");
     for (queue, stats) in shown.clone() {
         page.sample(&[("queue", queue)], stats.waiters);
@@ -295,7 +345,7 @@ fn render_totals(page: &mut Exposition, totals: &Totals) {
         ),
         (
             "lineshaft_keyless_jobs_total",
-            "Jobs without a key in queues with the policy `unique`.",
+            "Jobs without a key in queues whose policy asks for one.",
             totals.keyless,
         ),
     ];
@@ -322,6 +372,46 @@ fn render_times(page: &mut Exposition, times: &JobTimes, requests: &[RequestTime
     page.metric("lineshaft_request_seconds", Histogram, help);
     for (protocol, values) in requests {
         page.histogram(&[("protocol", protocol)], values, IO_BUCKETS);
+    }
+}
+
+/// Chooses values of a queue.
+type ValuesOf = fn(&QueueTimes) -> &Values;
+
+fn render_queue_times(page: &mut Exposition, queues: &[QueueTimes]) {
+    if queues.is_empty() {
+        return;
+    }
+    let label_of = |times: &QueueTimes| {
+        times.queue.as_deref().and_then(label).unwrap_or_else(|| OTHER.to_owned())
+    };
+    let metrics: [(&str, &str, ValuesOf); 3] = [
+        (
+            "lineshaft_queue_wait_seconds",
+            "Time for which a job that has left a queue with a history was ready.",
+            |times| &times.waits_ms,
+        ),
+        (
+            "lineshaft_queue_run_seconds",
+            "Time for which clients had a job that has left a queue with a history.",
+            |times| &times.runs_ms,
+        ),
+        (
+            "lineshaft_queue_total_seconds",
+            "Time from the put of a job until it left a queue with a history.",
+            |times| &times.totals_ms,
+        ),
+    ];
+    for (name, help, values) in metrics {
+        page.metric(name, Histogram, help);
+        // Queues whose names are too long for a label count as `other`, too.
+        let mut all: BTreeMap<String, Values> = BTreeMap::new();
+        for times in queues {
+            all.entry(label_of(times)).or_default().merge(values(times));
+        }
+        for (queue, values) in &all {
+            page.histogram(&[("queue", queue)], values, JOB_BUCKETS);
+        }
     }
 }
 

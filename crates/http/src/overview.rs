@@ -11,7 +11,7 @@ use hyper::{Method, StatusCode};
 
 use crate::answer::{Answer, HTML, TEXT, answer, complete, method_not_allowed, only_looks};
 use crate::exposition::CONTENT_TYPE;
-use crate::metrics::{Gathered, Health, Identity, ProcessFacts, RequestTimes, render};
+use crate::metrics::{Gathered, Health, Identity, ProcessFacts, QueueTimes, RequestTimes, render};
 
 /// The index page, for people.
 fn index(overview: &Overview) -> String {
@@ -55,6 +55,8 @@ pub struct Overview {
     pub choose_queues: Box<dyn Fn() -> QueueNames + Send + Sync>,
     /// Returns the times of requests so far.
     pub requests: Box<dyn Fn() -> Vec<RequestTimes> + Send + Sync>,
+    /// Returns the times of jobs that have left queues with a history.
+    pub queue_times: Box<dyn Fn() -> Vec<QueueTimes> + Send + Sync>,
     /// Returns the current facts of the process.
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
 }
@@ -98,6 +100,11 @@ impl Overview {
             Some(reason) => {
                 answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {reason}\n"))
             }
+            None if self.broker.disk_room().is_some_and(|room| room.is_critical) => answer(
+                StatusCode::OK,
+                TEXT,
+                "ready, but the disk has less free room than disk.critical: new jobs are refused\n",
+            ),
             None if self.broker.is_full() => answer(
                 StatusCode::OK,
                 TEXT,
@@ -142,7 +149,8 @@ impl Overview {
         };
         let identity = Identity { version: self.version, started: self.started };
         let health = Health::of(&self.broker, self.unready().is_none());
-        let text = render(&gathered, identity, &health, (self.process)(), &(self.requests)());
+        let (requests, queues) = ((self.requests)(), (self.queue_times)());
+        let text = render(&gathered, identity, &health, (self.process)(), &requests, &queues);
         answer(StatusCode::OK, CONTENT_TYPE, text)
     }
 }

@@ -166,6 +166,7 @@ impl Client {
             | Event::News { .. }
             | Event::Kicked(_)
             | Event::Loaded
+            | Event::Room
             | Event::Unreadable
             | Event::Cleared
             | Event::Reloaded => unreachable!("this session waits for an item of one queue"),

@@ -5,8 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Answer, Clearing, Dialect, Event, InputEnd, JobBody, Outbox, Position, Progress, SessionId,
-    Step, Turn, take_steps,
+    Answer, Body, Clearing, Dialect, Event, InputEnd, JobBody, Outbox, Position, Progress,
+    SessionId, Step, Turn, When, take_steps,
 };
 
 use crate::client::{Client, FetchMode, Fetched, patience};
@@ -19,9 +19,6 @@ use crate::server::Server;
 pub trait LineDialect: std::fmt::Debug + Default + Send {
     /// The reply if there is no item.
     const NONE: &'static [u8];
-
-    /// The reply to a long operation if the server stops before the operation has ended.
-    const STOPPING: &'static [u8];
 
     /// Handles one line, one piece of data, or one slice of a list.
     fn step(
@@ -36,6 +33,22 @@ pub trait LineDialect: std::fmt::Debug + Default + Send {
 
     /// True if a part of a request has arrived.
     fn is_mid_request(&self) -> bool;
+
+    /// True if the session can continue a request without new input, unless it waits.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Replies to a request that the server's stop ends early, because it waits or is not done.
+    fn stop(&self, outbox: &mut Outbox);
+
+    /// Adds an item that has waited for room, or waits again.
+    fn add(
+        session: &mut LineSession<Self>,
+        item: BlockedItem,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    );
 
     /// Replies with an item.
     fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &JobBody);
@@ -70,6 +83,16 @@ enum Waiting {
     Monitor(Monitor),
     /// The end of a flush, a removal or a reload. The value is the reply at the end.
     Work(&'static [u8]),
+    /// Room for an item in a full queue.
+    Room(BlockedItem),
+}
+
+/// An item that waits for room.
+#[derive(Debug)]
+pub struct BlockedItem {
+    pub(crate) queue: Box<[u8]>,
+    pub(crate) body: Body,
+    pub(crate) expires: Option<When>,
 }
 
 impl<D: LineDialect> LineSession<D> {
@@ -171,6 +194,11 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
+    /// Waits until the queue of an item has room for it.
+    pub(crate) fn wait_for_room(&mut self, item: BlockedItem) {
+        self.waiting = Waiting::Room(item);
+    }
+
     /// Waits for the event that ends a long operation. The reply is then `done`.
     pub(crate) fn wait_for_work(&mut self, done: &'static [u8]) {
         self.waiting = Waiting::Work(done);
@@ -191,6 +219,7 @@ impl<D: LineDialect> LineSession<D> {
                 let next = monitor.resume(event, &mut self.client, turn);
                 self.go_on(monitor, next, turn, outbox);
             }
+            Waiting::Room(item) => D::add(self, item, turn, outbox),
             Waiting::Work(done) => match event.value {
                 Event::Cleared | Event::Reloaded => outbox.reply(event.after, done),
                 other => unreachable!("{other:?} came, but the session waits for something else"),
@@ -205,7 +234,7 @@ impl<D: LineDialect> LineSession<D> {
         let is_drained = match self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
             Waiting::Item { is_brief, .. } => !is_brief,
-            Waiting::Monitor(_) => true,
+            Waiting::Monitor(_) | Waiting::Room(_) => true,
             Waiting::Work(_) => false,
         };
         if self.input_end.has_come() && is_drained {
@@ -256,9 +285,17 @@ impl<D: LineDialect> Dialect for LineSession<D> {
         self.is_reading() && !self.input_end.has_come()
     }
 
+    fn has_more(&self) -> bool {
+        self.is_reading() && self.reading.has_more()
+    }
+
     fn buffered_bytes(&self) -> usize {
         let listing_bytes = self.listing.as_ref().map_or(0, Listing::buffered_bytes);
-        self.reading.buffered_bytes() + listing_bytes
+        let blocked_bytes = match &self.waiting {
+            Waiting::Room(item) => item.body.len() + item.queue.len(),
+            Waiting::Nothing | Waiting::Item { .. } | Waiting::Monitor(_) | Waiting::Work(_) => 0,
+        };
+        self.reading.buffered_bytes() + listing_bytes + blocked_bytes
     }
 
     fn is_mid_request(&self) -> bool {
@@ -273,12 +310,14 @@ impl<D: LineDialect> Dialect for LineSession<D> {
         // A fetch that does not wait for an item has only waited until the broker knows the next
         // item. A reply that there is no item would be wrong.
         let is_unfinished = match self.waiting {
-            Waiting::Work(_) => true,
+            Waiting::Work(_) | Waiting::Room(_) => true,
             Waiting::Item { is_brief, .. } => is_brief,
-            Waiting::Nothing | Waiting::Monitor(_) => self.listing.take().is_some(),
+            Waiting::Nothing | Waiting::Monitor(_) => {
+                self.listing.take().is_some() || self.reading.has_more()
+            }
         };
         if is_unfinished {
-            outbox.reply(Position::NONE, D::STOPPING);
+            self.reading.stop(outbox);
             return self.client.end(turn);
         }
         // End a wait for an item.

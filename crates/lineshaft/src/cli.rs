@@ -23,8 +23,8 @@ pub(crate) use cluster::{
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use operator::{
     ApiArguments, ClearArguments, ConnectionsArguments, ConsoleArguments, CronArguments,
-    DoctorArguments, DrainArguments, JobsArguments, MoveArguments, PingArguments, RedriveArguments,
-    ReloadArguments, SessionsArguments, StatusArguments, WhyArguments,
+    DoctorArguments, DrainArguments, HistoryArguments, JobsArguments, MoveArguments, PingArguments,
+    RedriveArguments, ReloadArguments, SessionsArguments, StatusArguments, WhyArguments,
 };
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
@@ -97,6 +97,7 @@ pub(crate) enum Command {
     Top(TopArguments),
     Status(StatusArguments),
     Jobs(JobsArguments),
+    History(HistoryArguments),
     Connections(ConnectionsArguments),
     Console(ConsoleArguments),
     Sessions(SessionsArguments),

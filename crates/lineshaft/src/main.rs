@@ -1,5 +1,6 @@
 //! The program `lineshaft`: parses the command line and runs the subcommand.
 
+mod allocator;
 mod cli;
 mod client;
 mod commands;
@@ -15,11 +16,6 @@ use clap::Parser;
 
 use cli::{Cli, Command, ServeArguments};
 
-/// jemalloc has a background thread that returns freed memory to the system, for example after
-/// workers have finished a large backlog.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 type Run = fn(&[OsString]) -> ExitCode;
 
 /// The other servers whose command line this program accepts.
@@ -27,6 +23,7 @@ const ORIGINALS: [(&str, Run); 2] =
     [("beanstalkd", commands::beanstalkd::run), ("gearmand", commands::gearmand::run)];
 
 fn main() -> ExitCode {
+    allocator::keep_large_blocks();
     // Do not parse these command lines with clap. The originals have another syntax for the values
     // of flags, and other messages.
     for (original, run) in ORIGINALS {
@@ -85,6 +82,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Top(arguments)) => commands::top::run(arguments),
         Some(Command::Status(arguments)) => commands::operator::status(&arguments),
         Some(Command::Jobs(arguments)) => commands::operator::jobs(&arguments),
+        Some(Command::History(arguments)) => commands::operator::history(&arguments),
         Some(Command::Connections(arguments)) => commands::operator::connections(&arguments),
         Some(Command::Console(arguments)) => commands::operator::console(&arguments),
         Some(Command::Sessions(arguments)) => commands::operator::sessions(&arguments),

@@ -1,10 +1,12 @@
 //! The log's interface for its owner: append entries, read positions, check for room.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use histogram::{Histogram, SharedHistogram};
 
+use crate::disk::Space;
 use crate::error::Failure;
 use crate::files::holds::SegmentHold;
 use crate::files::segments::Segments;
@@ -131,7 +133,7 @@ impl Log {
         meta: &Meta<'_>,
         body: &[u8],
     ) -> (Slot, Position) {
-        self.put_as(EntryKind::Put, now_ms, queue, meta, body)
+        self.put_as(None, now_ms, queue, meta, body)
     }
 
     /// Like [`Log::put`], for a job of another server that keeps its id. The ids in PUT entries
@@ -144,19 +146,40 @@ impl Log {
         meta: &Meta<'_>,
         body: &[u8],
     ) -> (Slot, Position) {
-        self.put_as(EntryKind::Copy, now_ms, queue, meta, body)
+        self.put_as(Some(Slot::from_u64(0)), now_ms, queue, meta, body)
+    }
+
+    /// Replaces a job by the same job with another body. The old slot ends, and the job gets a new
+    /// one. Both are in one entry, so recovery finds the job with one of the two bodies.
+    pub fn replace(
+        &self,
+        now_ms: u64,
+        old: Slot,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body: &[u8],
+    ) -> (Slot, Position) {
+        {
+            let mut open = self.appending(now_ms);
+            assert!(open.live.kill(old), "only a live slot is replaced: {old:?}");
+            // The meta's options include the newest counters.
+            open.lazy.remove(old);
+        }
+        self.put_as(Some(old), now_ms, queue, meta, body)
     }
 
     fn put_as(
         &self,
-        kind: EntryKind,
+        replaced: Option<Slot>,
         now_ms: u64,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
         body: &[u8],
     ) -> (Slot, Position) {
         // A COPY entry contains the slot that it replaces. 0 means no slot.
-        let replaced: &[u8] = if kind == EntryKind::Copy { &[0; 8] } else { &[] };
+        let kind = if replaced.is_some() { EntryKind::Copy } else { EntryKind::Put };
+        let slot_bytes = replaced.unwrap_or(Slot::from_u64(0)).to_u64().to_le_bytes();
+        let replaced: &[u8] = if replaced.is_some() { &slot_bytes } else { &[] };
         let contents = replaced.len() + META_BYTES + meta.options.len() + body.len();
         let bytes = padded(ENTRY_HEAD_BYTES + contents) as u64;
         let mut open = self.appending(now_ms);
@@ -525,6 +548,11 @@ impl Log {
     /// How long the syncs took, and how large the groups were.
     pub fn commit_sizes(&self) -> CommitSizes {
         CommitSizes { syncs_us: self.syncs_us.read(), group_entries: self.group_entries.read() }
+    }
+
+    /// The size of the file system, and its free room.
+    pub fn space(&self) -> io::Result<Space> {
+        self.segments.space()
     }
 
     /// The disk use of the log, and counts of entries.

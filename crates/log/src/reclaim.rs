@@ -59,6 +59,9 @@ struct Candidate {
     first_index: u32,
 }
 
+/// The most that [`Log::reclaim_lag`] returns.
+const LAG_STEPS: u64 = 8;
+
 /// A piece of the oldest segment that was read but not copied yet.
 #[derive(Debug)]
 pub struct Slice {
@@ -122,6 +125,8 @@ pub(crate) struct Cursor {
     oldest: Oldest,
     /// See [`Log::reclaim_hurries`].
     hurries: bool,
+    /// See [`Log::reclaim_lag`].
+    lag: u32,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
     /// last segment of the log and the bytes of garbage when the pass began.
     pass: Option<(u32, u64)>,
@@ -177,8 +182,11 @@ impl Log {
         let void = dead && open.fact_in(open.first).is_none();
         let (first, last, remaining) = (open.first, open.segment(), open.remaining());
         let (used_bytes, available) = (open.used_bytes(), self.available(&open));
+        let segment = self.segments.segment_bytes;
+        let reserve = self.put_reserve(&open).next_multiple_of(segment);
         drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        cursor.lag = 0;
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
             return false;
         }
@@ -187,13 +195,18 @@ impl Log {
             return false;
         }
         let data_bytes = self.segments.kept_bytes();
-        let segment = self.segments.segment_bytes;
         let file_bytes = data_bytes + self.segments.index_bytes();
         let is_dying = cursor.segment != first
             && cursor.oldest.is_dying(first, (oldest_bytes, used_bytes), segment);
         // All files together take at most twice the live bytes and four segments. One of these
         // segments is for what is appended until reclaim has freed another.
-        let is_small = file_bytes + self.segments.ahead_bytes() <= 2 * live_bytes + 3 * segment;
+        let bound = 2 * live_bytes + 4 * segment;
+        let is_small = file_bytes + self.segments.ahead_bytes() <= bound - segment;
+        // The files when the head is half full: see `ahead_wanted`. Until the oldest segment is free,
+        // reclaim itself fills the head with the segment's live jobs. A quarter of a segment is for what
+        // clients append before they rest.
+        let copied_bytes = if is_dying { 0 } else { oldest_bytes + segment / 4 };
+        let peak_bytes = file_bytes + reserve + segment + copied_bytes;
         let allowance = segment * (1 + u64::from(is_dying && is_small));
         let exceeds = |tenths: u64| file_bytes > live_bytes * tenths / 10 + allowance;
         // The bytes that a pass over all files can free. The calculation uses `entry_bytes` instead
@@ -208,7 +221,8 @@ impl Log {
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
-        let presses = self.segments.is_short() && has_garbage || exceeds(19);
+        let is_too_big = peak_bytes > bound;
+        let presses = (self.segments.is_short() || is_too_big) && has_garbage || exceeds(19);
         // A pass that has done its work must not count as one that freed little, when the log is
         // too big again later.
         if !presses {
@@ -218,6 +232,12 @@ impl Log {
             (cursor.pass, cursor.rest_at) = (None, None);
         }
         cursor.hurries = presses && cursor.pass_helps(first, last, garbage, segment / 2);
+        if cursor.hurries && is_too_big {
+            // Nothing in the first eighth of the head, all from three eighths on.
+            let head_bytes = segment.saturating_sub(remaining);
+            let steps = (head_bytes * 4 * LAG_STEPS / segment).saturating_sub(LAG_STEPS / 2);
+            cursor.lag = steps.min(LAG_STEPS) as u32;
+        }
         if void || cursor.hurries {
             return true;
         }
@@ -228,6 +248,14 @@ impl Log {
     /// Then reclaim should not rest between slices.
     pub fn reclaim_hurries(&self) -> bool {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).hurries
+    }
+
+    /// How far reclaim is behind clients that append, from 0 to 8, as of the last call of
+    /// [`Log::reclaim_wanted`]. It is more than 0 if reclaim hurries, and the files will exceed the
+    /// bound of their size when the log has used half of its last segment. The owner should then
+    /// slow its clients down until reclaim has freed a segment.
+    pub fn reclaim_lag(&self) -> u32 {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner).lag
     }
 
     /// Reads the next slice of the oldest segment. The caller must not hold the owner's lock,

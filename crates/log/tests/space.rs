@@ -83,6 +83,78 @@ fn files_stay_near_what_lives() {
 }
 
 #[test]
+fn reclaim_says_how_far_it_is_behind_before_the_files_exceed_their_bound() {
+    for backlog in [0, 50, 300, 3000] {
+        let disk = FaultDisk::new(5, 1 << 30);
+        let mut world = World::new(7, disk, settings(Sync::Never)).unwrap();
+        world.plain = true;
+        world.body_bytes_max = 2000;
+        while world.state.jobs.len() <= backlog {
+            world.put();
+            settle(&mut world);
+        }
+        assert!(!world.reclaim_wanted());
+        assert_eq!(world.log.reclaim_lag(), 0);
+        // Clients append, and reclaim does nothing.
+        let mut lags = vec![0];
+        while lags.last() != Some(&8) {
+            assert!(lags.len() < 1000, "reclaim is never behind");
+            world.put();
+            world.finish_newest();
+            world.log.commit_step(world.now_ms).unwrap();
+            world.log.prepare_step().unwrap();
+            world.reclaim_wanted();
+            let lag = world.log.reclaim_lag();
+            if lag < 8 {
+                check_bound(&world, &format!("backlog {backlog}, lag {lag}"));
+            }
+            if lags.last() != Some(&lag) {
+                lags.push(lag);
+            }
+        }
+        assert_eq!(lags, [0, 1, 2, 3, 4, 5, 6, 7, 8], "clients slow down step by step");
+        settle(&mut world);
+        assert_eq!(world.log.reclaim_lag(), 0, "reclaim is not behind any more");
+        check_bound(&world, &format!("backlog {backlog}"));
+    }
+}
+
+#[test]
+fn clients_that_are_faster_than_reclaim_keep_the_bound_if_they_rest() {
+    const SEGMENT: u64 = 1 << 20;
+    // Bytes that clients append while reclaim copies a part of 64 KiB.
+    for pace in [16 << 10, 32 << 10, 48 << 10] {
+        let disk = FaultDisk::new(5, 1 << 30);
+        let settings = Settings { segment_bytes: SEGMENT, ..settings(Sync::Never) };
+        let mut world = World::new(7, disk, settings).unwrap();
+        world.plain = true;
+        world.body_bytes_max = 2000;
+        while world.log.usage().live_bytes < 8 * SEGMENT {
+            world.put();
+            settle(&mut world);
+        }
+        let begin = world.log.usage().client_bytes;
+        let mut pause_until = begin;
+        while world.log.usage().client_bytes < begin + 40 * SEGMENT {
+            // The owner of the log lets its clients rest: see `Log::reclaim_lag`.
+            pause_until += pace / (1 + u64::from(world.log.reclaim_lag()));
+            while world.log.usage().client_bytes < pause_until {
+                world.put();
+                world.finish_newest();
+            }
+            world.log.commit_step(world.now_ms).unwrap();
+            world.log.prepare_step().unwrap();
+            if world.reclaim_wanted() {
+                world.reclaim();
+            }
+            let usage = world.log.usage();
+            let files = usage.data_bytes + usage.ahead_bytes;
+            assert!(files <= 2 * usage.live_bytes + 4 * SEGMENT, "pace {pace}: {usage:?}");
+        }
+    }
+}
+
+#[test]
 fn jobs_that_end_in_order_are_seldom_copied() {
     // The jobs that are live at a time need this part of a segment.
     for percent in [20, 70, 130, 250, 600] {

@@ -5,12 +5,15 @@
 //! - [`sources`]: merges defaults, file, environment and flags, in this order.
 //! - `policies`: the `[[policy]]` tables.
 //! - `cluster`: the section of a cluster's node, with its keys.
+//! - `data`: values of the section `data`.
 //! - [`listener`]: one listener as a value, for the threads that serve its clients.
 //! - [`protocol`], `memory_limit`: types of some values. More types of values are in [`notation`].
 
 pub(crate) mod cluster;
 mod common;
 pub(crate) mod crons;
+mod data;
+pub(crate) mod disk;
 pub mod listener;
 pub(crate) mod memory_limit;
 pub mod policies;

@@ -50,8 +50,9 @@ use crate::threads::mailbox::Inbox;
 use crate::web::sites::{StartFacts, kestrel_admin, names, overview, shown_recovery, starting};
 use crate::web::thread::{WEB_THREAD, WebThread};
 
-/// Threads of a site for work that takes long, such as sorting many queues.
-const BLOCKING_THREADS_MAX: usize = 4;
+/// Threads of a site for work that takes long: as many as can wait for a disk that hangs, one that masks
+/// bodies, and one that sorts many queues.
+const BLOCKING_THREADS_MAX: usize = api::HANGING_THREADS_MAX + 2;
 
 /// Everything that [`run`] needs.
 #[derive(Debug)]
@@ -255,6 +256,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let facts = StartFacts { listeners: &listeners, recovery: recovered };
     let (site, api) =
         overview(&config, &shared, &inboxes, facts, &reloader, traces.as_ref(), status.clone());
+    if has_health {
+        api.begin_past_jobs();
+    }
     starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listeners);
@@ -306,15 +310,18 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // need this limit, because each pass of its loop is bounded and checks all sockets.
     let ended = runtime.block_on(unconstrained(first.run()));
     let leaving = node.as_ref().and_then(|(node, _)| node.status.leaving());
+    // The sites must not use the broker after its end. Their ticks also write the histories, and must
+    // not do so at the same time as this function.
+    api.stop();
+    drop(web);
     // After a failure of the log, the disk may hang.
     let hangs = leaving == Some(Leaving::FolderHangs);
     if ended == Ended::Stopped && has_health && !hangs {
         api.save_history();
+        api.collect_past_jobs();
     }
-    // The sites must not use the broker after its end. The API has a session for each lease of an
-    // HTTP client.
-    api.stop();
-    drop((web, api, traces));
+    // The API has a session for each lease of an HTTP client.
+    drop((api, traces));
     drop(starting);
     end(ended, others, &inboxes, &broker, clock, node.as_ref().map(|(node, _)| node))
 }

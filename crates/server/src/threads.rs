@@ -3,7 +3,7 @@
 //! - `io_thread`: the loop of one thread. `table`: its connections.
 //! - `mailbox`: messages from other threads. `inspections`: questions of operators. `wakeup`: how a
 //!   thread sleeps and wakes.
-//! - `request_times`: how long requests take.
+//! - `turn_time`: how long a turn can last. `request_times`: how long requests take.
 //! - `primitives`: the standard library's atomics, which the model checker replaces.
 
 pub(crate) mod inspections;
@@ -12,4 +12,5 @@ pub(crate) mod mailbox;
 mod primitives;
 pub(crate) mod request_times;
 mod table;
+pub(crate) mod turn_time;
 mod wakeup;

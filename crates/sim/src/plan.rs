@@ -41,7 +41,12 @@ pub(crate) struct Replicated {
     pub(crate) keep_bytes: u64,
     /// The size that the stream must not exceed.
     pub(crate) max_bytes: u64,
+    /// A leader yields if its folder hangs for this long.
+    pub(crate) folder_ms: u64,
 }
+
+/// No folder hangs for this long.
+const FOLDER_MS_NEVER: u64 = 1 << 40;
 
 /// The relative frequencies of steps.
 #[derive(Clone, Debug)]
@@ -108,6 +113,10 @@ pub(crate) struct Plan {
     pub(crate) dialects: [u64; 3],
     /// True if some policies refuse puts.
     pub(crate) refusing: bool,
+    /// True if clients use another name of a queue, by the policy `same_as`.
+    pub(crate) renames: bool,
+    /// True if the results of Gearman's jobs are kept during the whole run.
+    pub(crate) keeps_results: bool,
     pub(crate) gearman: Gearman,
     /// True if most submitted jobs have a key, so that many submits join a job.
     pub(crate) keyed: bool,
@@ -175,6 +184,8 @@ impl Plan {
                 [1, 1, 1],
             ]),
             refusing: rng.coin(),
+            renames: false,
+            keeps_results: false,
             gearman,
             keyed: rng.coin(),
             storage,
@@ -243,6 +254,7 @@ impl Plan {
             skewed: shares[2] == 0,
             keep_bytes: *rng.pick(&[0, 5_000, 50_000]),
             max_bytes: *rng.pick(&[20_000, 200_000, 10_000_000]),
+            folder_ms: FOLDER_MS_NEVER,
         };
         let slice_units = *rng.pick(&[4, 20, 100]);
         Self {
@@ -265,6 +277,37 @@ impl Plan {
             self.shares = [0, 1, 0];
             self.garbage = false;
             self.keyed = rng.coin();
+        }
+    }
+
+    /// In some runs of a cluster with faults, a leader yields soon if its folder hangs. `rng` is separate,
+    /// so that the other choices of a seed stay the same.
+    pub(crate) fn choose_yields(&mut self, rng: &mut Rng) {
+        if let Some(plan) = &mut self.replicated
+            && plan.is_faulty
+            && rng.coin()
+        {
+            plan.folder_ms = rng.between(1000, 4000);
+        }
+    }
+
+    /// Chooses whether clients use another name of a queue. Earlier plans with the same seed stay the
+    /// same. Only runs with Kestrel have policies.
+    pub(crate) fn choose_names(&mut self, rng: &mut Rng) {
+        self.renames = self.shares[2] > 0 && self.weights.policies > 0 && rng.one_in(3);
+    }
+
+    /// Keeps the results of Gearman's jobs in some runs. `rng` is separate, so that the other choices of a
+    /// seed stay the same.
+    pub(crate) fn choose_results(&mut self, rng: &mut Rng) {
+        let is_modelled = self.unmodelled.is_none() && !self.crowd;
+        // Runs with Kestrel have other policies, and the oracle does not judge the rate of a queue whose
+        // jobs can be duplicates.
+        let has_policies = self.shares[2] > 0;
+        if self.shares[1] > 0 && is_modelled && !has_policies && rng.coin() {
+            self.keeps_results = true;
+            self.keyed = true;
+            *self = self.clone().with_a_good_disk();
         }
     }
 
@@ -323,7 +366,7 @@ impl Plan {
     /// a policy or the disk caused a refusal. It also could not decide whether a policy moved a
     /// job, or whether the disk lost a change.
     pub(crate) fn must_not_be_short(&self) -> bool {
-        self.shares[2] > 0 && self.weights.policies > 0
+        self.shares[2] > 0 && self.weights.policies > 0 || self.keeps_results
     }
 
     /// Plans no faults after which the log lacks room. Power can still fail in any call of the

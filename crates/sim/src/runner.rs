@@ -79,7 +79,9 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
         world.summary.expiries = tally.expiries;
         world.summary.rejections = tally.rejections;
         world.summary.duplicates = tally.duplicates;
+        world.summary.room_waits = tally.room_waits;
         world.summary.claimed = tally.claimed;
+        world.summary.kept_results = tally.kept_results;
         world.summary.bumps = tally.bumps;
         world.summary.texts = tally.texts;
         world.summary.calls = tally.calls;
@@ -156,7 +158,9 @@ impl Summary {
             expiries,
             rejections,
             duplicates,
+            room_waits,
             claimed,
+            kept_results,
             bumps,
             texts,
             calls,
@@ -189,7 +193,9 @@ impl Summary {
         self.expiries += expiries;
         self.rejections += rejections;
         self.duplicates += duplicates;
+        self.room_waits += room_waits;
         self.claimed += claimed;
+        self.kept_results += kept_results;
         self.bumps += bumps;
         self.texts += texts;
         self.calls += calls;
@@ -213,6 +219,8 @@ impl Replication {
             stale,
             deposed,
             resigned,
+            yields,
+            fired,
             renewals,
             trims,
             copies_needed,
@@ -228,6 +236,8 @@ impl Replication {
         self.stale += stale;
         self.deposed += deposed;
         self.resigned += resigned;
+        self.yields += yields;
+        self.fired += fired;
         self.renewals += renewals;
         self.trims += trims;
         self.copies_needed += copies_needed;

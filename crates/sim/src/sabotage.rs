@@ -59,6 +59,12 @@ pub enum Sabotage {
     ForgottenClaims,
     /// Failed jobs are tried again without end.
     EndlessRetries,
+    /// Jobs pass a job that was handed out and is not done, although the order of their queue is strict.
+    LooseOrders,
+    /// The keys of a fair queue share its hand-outs in another way than its policy says.
+    OtherShares,
+    /// Jobs do not become more urgent while they wait.
+    NoAging,
     /// The stream of a cluster ignores the conditions of appends.
     FenceOff,
     /// A leader sends replies before the stream has their changes. Only the oracle can show this.

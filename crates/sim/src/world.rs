@@ -4,6 +4,7 @@
 //! is known, and the model gets them in the same order.
 
 mod cluster;
+mod crons;
 mod disk_faults;
 mod finale;
 mod lives;
@@ -109,8 +110,12 @@ pub struct Summary {
     pub rejections: u64,
     /// Puts that found a job with their key.
     pub duplicates: u64,
+    /// Puts that waited for room.
+    pub room_waits: u64,
     /// Puts that found a job that had ended.
     pub claimed: u64,
+    /// Submits that got the kept result of a job that had ended.
+    pub kept_results: u64,
     /// Jobs that a put made more urgent.
     pub bumps: u64,
     /// Requests of Kestrel's text protocol.
@@ -140,8 +145,11 @@ impl World {
             if options.cluster { Plan::of_cluster(&mut rng) } else { Plan::new(&mut rng) };
         if options.cluster {
             plan.choose_gearman(&mut Rng::new(seed.rotate_left(16)));
+            plan.choose_yields(&mut Rng::new(seed.rotate_left(48)));
         }
+        plan.choose_results(&mut Rng::new(seed.rotate_left(8)));
         plan.choose_bodies(&mut Rng::new(!seed));
+        plan.choose_names(&mut Rng::new(seed.rotate_left(48)));
         if options.cluster {
             // Its plan is complete.
         } else if options.is_sabotaged() {
@@ -195,7 +203,7 @@ impl World {
             oracle.memory_is_limited();
         }
         broker.set_memory_limit(memory_limit);
-        Ok(Self {
+        let mut world = Self {
             memory_limit,
             process: Process::new(broker, &plan, now),
             model: Model::new(now, setting),
@@ -213,7 +221,9 @@ impl World {
             unreleased_moves: Vec::new(),
             summary: Summary::default(),
             settles: false,
-        })
+        };
+        world.restore_base_rules()?;
+        Ok(world)
     }
 
     /// True if this run has a model.
@@ -248,6 +258,8 @@ impl World {
                 turn.catch_up();
             }
         }
+        let (milestones, _) = turn.take_milestones();
+        self.oracle.check_milestones(&milestones, turn.now().0)?;
         turn.begin_slice();
         let done = act(self, &mut turn)?;
         if self.loads_at_once() {
@@ -331,6 +343,7 @@ impl World {
         if self.is_for_oracle() {
             return Ok(());
         }
+        self.model.offer_room();
         let process = &self.process;
         for link in self.links.iter().filter(|link| link.is_open) {
             let seen = process.events.iter().flatten().filter(|(id, _)| *id == link.id).count();

@@ -10,6 +10,23 @@ const FIXED_SEEDS: u64 = 4_000;
 /// The number of new seeds in every run.
 const FRESH_SEEDS: u64 = 500;
 
+/// These seeds have found mistakes. A change of the simulator gives a seed another run.
+const SEEDS_THAT_FAILED: [u64; 13] = [
+    117_673_960_030_339_355,
+    9_917_673_917_778_168_777,
+    5_000_095,
+    5_001_864,
+    6_000_008,
+    30_001_219,
+    30_003_602,
+    20_007_852,
+    51_010_264,
+    771_234_567_890_133_020,
+    881_234_567_890_129_462,
+    881_234_567_890_131_035,
+    117_674_670_911_586_798,
+];
+
 /// Each kind of sabotage must be noticed within this number of runs.
 const SABOTAGED_SEEDS: u64 = 10_000;
 
@@ -36,6 +53,8 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.duplicates > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.claimed > 0, "{summary:?}");
     assert!(summary.bumps > 0, "{summary:?}");
+    assert!(summary.kept_results > FIXED_SEEDS / 40, "{summary:?}");
+    assert!(summary.room_waits > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.texts > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.calls > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.long_clearings > FIXED_SEEDS / 200, "{summary:?}");
@@ -67,6 +86,13 @@ fn fresh_seeds_keep_every_promise() {
     println!("seeds from LINESHAFT_SIM_SEED={base}");
     if let Err(broken) = run_many(base, FRESH_SEEDS, 2, Options::default()) {
         panic!("{broken}");
+    }
+}
+
+#[test]
+fn seeds_that_failed_once_keep_every_promise() {
+    for seed in SEEDS_THAT_FAILED {
+        run(seed, Options::default()).unwrap_or_else(|broken| panic!("{broken}"));
     }
 }
 
@@ -205,6 +231,26 @@ fn bursts_above_a_rate_are_noticed_by_the_oracle() {
 #[test]
 fn too_many_leases_of_a_queue_are_noticed_by_the_oracle() {
     assert_oracle_notices(Sabotage::OpenGates, "are leased, with a limit of");
+}
+
+#[test]
+fn too_many_leases_of_an_ordered_queue_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::OpenGates, "and a strict order");
+}
+
+#[test]
+fn jobs_that_pass_others_in_an_ordered_queue_are_noticed() {
+    assert_is_noticed_in_reply(Sabotage::LooseOrders, |_| true);
+}
+
+#[test]
+fn keys_that_come_out_of_turn_are_noticed() {
+    assert_is_noticed_in_reply(Sabotage::OtherShares, |_| true);
+}
+
+#[test]
+fn jobs_that_do_not_age_are_noticed() {
+    assert_is_noticed_in_reply(Sabotage::NoAging, |_| true);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 23] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("histogram", &[]),
     ("replica", &[]),
     ("nats", &["replica"]),
@@ -24,7 +24,8 @@ const LAYERS: [(&str, &[&str]); 23] = [
     ("kestrel", &["broker"]),
     ("http", &["broker", "histogram", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
-    ("api", &["broker", "histogram", "http", "notation", "origin"]),
+    ("job-history", &["broker", "histogram"]),
+    ("api", &["broker", "histogram", "http", "job-history", "notation", "origin"]),
     ("console", &["api", "broker", "http", "notation", "origin"]),
     (
         "server",

@@ -10,10 +10,10 @@ pub(crate) mod endpoints;
 mod filter;
 mod run;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::{JobId, Millis, Position, State};
+use broker::{ClaimKey, JobId, Millis, Position, State};
 use tokio::sync::Notify;
 
 use crate::job::Moments;
@@ -76,23 +76,44 @@ enum Wanted {
     Chosen(Vec<JobId>),
     /// The dead letters of the queue. Those that die after the start are skipped.
     Dead,
+    /// The buried jobs of the queue, for a redrive. Those that cannot come back are skipped.
+    Buried,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
     done: u64,
     skipped: u64,
+    refusals: Refusals,
     /// What the last turn did, until it is durable.
     unsettled: Unsettled,
+    /// The keys of the jobs that would come back, in a dry run.
+    keys: BTreeSet<ClaimKey>,
     /// The moment and the outcome of the end.
     ended: Option<(Millis, OperationStatus, Option<Problem>)>,
 }
 
+/// The jobs that could not come back.
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u64,
+    /// Why the first of them could not.
+    first: Option<String>,
+}
+
+impl Refusals {
+    fn add(&mut self, more: Refusals) {
+        self.count += more.count;
+        self.first = self.first.take().or(more.first);
+    }
+}
+
 /// What a turn did.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Unsettled {
     done: u64,
     skipped: u64,
+    refusals: Refusals,
     after: Position,
 }
 
@@ -120,6 +141,8 @@ impl Operation {
             status: ended.map_or(OperationStatus::Running, |(_, status, _)| *status),
             done: progress.done,
             skipped: progress.skipped,
+            refused: progress.refusals.count,
+            refusal: progress.refusals.first.clone(),
             total: self.total.max(progress.done),
             per_s: progress.done as f64 / seconds,
             started_at: moment::written(moments.wall(self.started)),

@@ -57,6 +57,8 @@ struct Asked {
     job: NewJob,
     unsent: Unsent,
     body: Body,
+    /// Whether the put is refused if it would not make a new job. It then has sent everything.
+    is_new: bool,
 }
 
 /// The jobs of a request.
@@ -211,13 +213,28 @@ fn job_of(job: types::PutJob) -> Result<Asked, Problem> {
         ttr_s: ttr_s.unwrap_or(usual.ttr_s),
     };
     let (ttr, priority, delay) = (ttr_s.is_none(), priority.is_none(), delay_s.is_none());
-    Ok(Asked { job, unsent: Unsent { ttr, priority, delay }, body })
+    Ok(Asked { job, unsent: Unsent { ttr, priority, delay }, body, is_new: false })
 }
 
 impl Api {
     /// Puts one job, and waits until it is durable.
     pub async fn put_job(&self, queue: &[u8], job: types::PutJob) -> Result<JobId, Problem> {
-        let results = self.put_all(queue, vec![job_of(job)?]).await?;
+        self.put_asked(queue, job_of(job)?).await
+    }
+
+    /// Puts a job with these values, if the queue takes it as a new job, and waits until it is durable.
+    pub(crate) async fn put_new(
+        &self,
+        queue: &[u8],
+        job: NewJob,
+        body: Body,
+    ) -> Result<JobId, Problem> {
+        let asked = Asked { job, unsent: Unsent::NOTHING, body, is_new: true };
+        self.put_asked(queue, asked).await
+    }
+
+    async fn put_asked(&self, queue: &[u8], job: Asked) -> Result<JobId, Problem> {
+        let results = self.put_all(queue, vec![job]).await?;
         Ok(results.into_iter().next().unwrap_or(Err(PutRefusal::QueueFull))?)
     }
 
@@ -286,9 +303,14 @@ impl Api {
         let mut turn = self.turn();
         turn.begin_slice();
         while !turn.slice_is_spent()
-            && let Some(Asked { job, unsent, body }) = jobs.next()
+            && let Some(Asked { job, unsent, body, is_new }) = jobs.next()
         {
-            let answer = turn.caller(session.id()).put_partly(job, unsent, body);
+            let mut caller = turn.caller(session.id());
+            let answer = if is_new {
+                caller.put_new(job, body)
+            } else {
+                caller.put_partly(job, unsent, body)
+            };
             after = after.max(answer.after);
             results.push(answer.value);
         }

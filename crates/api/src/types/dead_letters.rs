@@ -48,6 +48,10 @@ pub struct DeadFilter {
     /// They come from the queue with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
+    /// A key of theirs is this text: their unique key, or the key that the limits of their queue count
+    /// for. The policy of the queue that they came from says what their keys are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Their error contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -124,6 +124,12 @@ pub struct Operation {
     pub done: u64,
     /// The jobs that were skipped, because they have changed meanwhile, or do not fit the filter.
     pub skipped: u64,
+    /// Those of the skipped jobs that cannot come back. In a dry run, those that could not.
+    #[serde(default)]
+    pub refused: u64,
+    /// Why the first of them cannot come back.
+    #[serde(default)]
+    pub refusal: Option<String>,
     /// The jobs to change.
     pub total: u64,
     /// The jobs that were changed in one second, on average.

@@ -11,6 +11,7 @@ mod events;
 mod history;
 mod jobs;
 mod operations;
+mod past_jobs;
 mod queues;
 mod reading;
 mod routes;

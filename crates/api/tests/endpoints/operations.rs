@@ -1,7 +1,7 @@
 //! Changes of many jobs.
 
-use broker::NewJob;
 use broker::policy::{DeadTarget, Rule, Rules, Setting};
+use broker::{NewJob, Patience, Take};
 use serde_json::{Value, json};
 
 use crate::acting::with_log;
@@ -360,7 +360,7 @@ fn dead_letters_are_counted_chosen_and_brought_back_at_a_rate() {
         json!({ "kind": "kick", "queue": "mail", "dry_run": true }),
         json!({ "kind": "move", "queue": "mail", "to": "x", "only": {} }),
         json!({ "kind": "redrive", "queue": "mail", "state": "ready" }),
-        json!({ "kind": "redrive", "queue": "mail", "only": { "key": "x" } }),
+        json!({ "kind": "redrive", "queue": "mail", "only": { "age": "x" } }),
     ] {
         assert_eq!(world.post("/operations", &wrong).status, 400, "{wrong}");
     }
@@ -384,4 +384,167 @@ fn one_dead_letter_is_brought_back_by_its_number() {
     let job = world.get(&format!("/jobs/{}", ids[1]));
     assert_eq!((&job["state"], &job["dead"]), (&json!("ready"), &json!(null)), "{job}");
     assert_eq!(counts(&world, "mail"), [1, 0, 2]);
+}
+
+#[test]
+fn a_redrive_says_why_letters_stay() {
+    let world = World::open();
+    let settings = [
+        Setting::Retries(true),
+        Setting::RetryLimit(0),
+        Setting::UniqueBy(Some("body".parse().unwrap())),
+    ];
+    let rules = Rules(vec![Rule::new(["mail"], settings)]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    let letters = [&b"a"[..], b"b", b"c"].map(|body| {
+        let id = world.put(b"mail", NewJob::default(), body);
+        kill_one(&world, "mail");
+        id
+    });
+    let others = [&b"a"[..], b"b"].map(|body| world.put(b"mail", NewJob::default(), body));
+    for dry_run in [true, false] {
+        let asked = json!({ "kind": "redrive", "queue": "mail", "dry_run": dry_run });
+        let operation = ended(&world, start(&world, &asked));
+        let numbers = ["done", "skipped", "refused"].map(|name| operation[name].as_u64().unwrap());
+        assert_eq!(numbers, [1, 2, 2], "{operation}");
+        let why = operation["refusal"].as_str().unwrap();
+        assert!(why.contains(&letters[0].to_string()) && why.contains("key"), "{why}");
+    }
+    for other in others {
+        assert_eq!(world.ask("DELETE", &format!("/jobs/{other}")).status, 204);
+    }
+    let asked = json!({ "kind": "redrive", "queue": "mail" });
+    let operation = ended(&world, start(&world, &asked));
+    assert_eq!((&operation["done"], &operation["refusal"]), (&json!(2), &json!(null)));
+}
+
+/// The numbers of jobs that a redrive has changed, skipped, and found unable to come back.
+fn redriven(world: &World, more: &Value) -> [u64; 3] {
+    let mut asked = json!({ "kind": "redrive", "queue": "mail" });
+    asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let operation = ended(world, start(world, &asked));
+    assert_eq!(operation["status"], "done", "{operation}");
+    ["done", "skipped", "refused"].map(|name| operation[name].as_u64().unwrap())
+}
+
+/// Gives `mail` a policy: a job that fails is a dead letter, and its body is its unique key.
+fn set_unique(world: &World, more: impl IntoIterator<Item = Setting>) {
+    let key = Setting::UniqueBy(Some("body".parse().unwrap()));
+    let settings = [Setting::Retries(true), Setting::RetryLimit(0), key];
+    let rules = Rules(vec![Rule::new(["mail"], settings.into_iter().chain(more))]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+}
+
+#[test]
+fn a_redrive_of_chosen_letters_goes_on_behind_those_that_stay() {
+    let world = World::open();
+    set_unique(&world, []);
+    let letters = [&b"a"[..], b"b", b"c"].map(|body| {
+        let id = world.put(b"mail", NewJob::default(), body);
+        kill_one(&world, "mail");
+        id
+    });
+    world.put(b"mail", NewJob::default(), b"a");
+    for dry_run in [true, false] {
+        let asked = json!({ "ids": letters, "dry_run": dry_run });
+        assert_eq!(redriven(&world, &asked), [2, 1, 1], "dry run: {dry_run}");
+    }
+    assert_eq!(counts(&world, "mail"), [3, 0, 1]);
+}
+
+#[test]
+fn a_redrive_of_buried_jobs_goes_on_behind_those_that_stay() {
+    let world = World::open();
+    set_unique(&world, [Setting::IgnoreBuried(true)]);
+    for body in [&b"a"[..], b"b", b"c", b"d"] {
+        world.put(b"mail", NewJob::default(), body);
+    }
+    bury_all(&world, "mail");
+    world.put(b"mail", NewJob::default(), b"a");
+    assert_eq!(redriven(&world, &json!({ "dry_run": true })), [3, 1, 1]);
+    assert_eq!(redriven(&world, &json!({ "dry_run": true, "count": 2 })), [2, 1, 1]);
+    assert_eq!(counts(&world, "mail"), [1, 0, 4], "nothing has changed");
+    assert_eq!(redriven(&world, &json!({ "count": 1 })), [1, 1, 1]);
+    assert_eq!(redriven(&world, &json!({})), [2, 1, 1]);
+    assert_eq!(counts(&world, "mail"), [4, 0, 1]);
+}
+
+#[test]
+fn many_buried_jobs_come_back() {
+    let world = World::open();
+    put_many(&world, b"mail", 600, NewJob::default());
+    bury_all(&world, "mail");
+    assert_eq!(redriven(&world, &json!({ "dry_run": true })), [600, 0, 0]);
+    assert_eq!(redriven(&world, &json!({ "rate_per_s": 0 })), [600, 0, 0]);
+    assert_eq!(counts(&world, "mail"), [600, 0, 0]);
+}
+
+#[test]
+fn a_dry_run_brings_back_one_letter_of_each_key() {
+    let world = World::open();
+    set_unique(&world, []);
+    for body in [&b"a"[..], b"a", b"b", b"a"] {
+        world.put(b"mail", NewJob::default(), body);
+        kill_one(&world, "mail");
+    }
+    for dry_run in [true, false] {
+        let numbers = redriven(&world, &json!({ "dry_run": dry_run }));
+        assert_eq!(numbers, [2, 2, 2], "dry run: {dry_run}");
+    }
+}
+
+#[test]
+fn a_letter_that_stays_counts_when_the_turn_is_durable() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_log(&disk);
+    set_unique(&world, []);
+    for body in [&b"a"[..], b"b"] {
+        world.put(b"mail", NewJob::default(), body);
+        let mut turn = world.broker.turn(world.now());
+        let session = turn.open_session(0);
+        let mut caller = turn.caller(session);
+        caller.watch(b"mail");
+        let Take::Granted(job) = caller.take(Patience::None).value else { panic!("no job") };
+        caller.give_back(job.id, 0, 0).value.expect("it becomes a dead letter");
+        turn.close_session(session);
+    }
+    world.put(b"mail", NewJob::default(), b"a");
+    world.broker.commit_step(NOW).unwrap();
+    let id = start(&world, &json!({ "kind": "redrive", "queue": "mail" }));
+    world.pass(1);
+    assert_eq!(counts(&world, "mail"), [2, 0, 1], "the turn is over, and waits for the disk");
+    let numbers = |operation: &Value| {
+        ["done", "skipped", "refused"].map(|name| operation[name].as_u64().unwrap())
+    };
+    assert_eq!(numbers(&world.get(&format!("/operations/{id}"))), [0, 0, 0]);
+    world.broker.commit_step(NOW).unwrap();
+    assert_eq!(numbers(&ended(&world, id)), [1, 1, 1]);
+}
+
+#[test]
+fn dead_letters_are_chosen_by_their_keys() {
+    let world = World::open();
+    let key = |text: &str| Some(text.parse().unwrap());
+    let target = DeadTarget::Queue(b"dead"[..].into());
+    let settings = [
+        Setting::Retries(true),
+        Setting::RetryLimit(0),
+        Setting::DeadQueue(target),
+        Setting::UniqueBy(key("until:-")),
+        Setting::FairKey(key("until:+")),
+    ];
+    let _ = world.broker.turn(world.now()).set_policies(Rules(vec![Rule::new(["mail"], settings)]));
+    for body in [&b"1-acme+x"[..], b"2-acme+y", b"3-other+z", b"no key"] {
+        world.put(b"mail", NewJob::default(), body);
+        kill_one(&world, "mail");
+    }
+    let found = |more: Value| {
+        let mut asked = json!({ "queue": "dead" });
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        redriven(&world, &asked)[0]
+    };
+    let count = |text: &str| found(json!({ "dry_run": true, "only": { "key": text } }));
+    assert_eq!(["1", "2-acme", "2-acme+y", "acme", ""].map(count), [1, 1, 0, 0, 1]);
+    assert_eq!(found(json!({ "only": { "key": "3" } })), 1);
+    assert_eq!((counts(&world, "mail")[0], counts(&world, "dead")[0]), (1, 3));
 }

@@ -7,6 +7,7 @@ use api::types::Role;
 use api::{AccessSettings, PREFIX, Problem, ProblemKind};
 use axum::body::Body;
 use broker::NewJob;
+use broker::policy::{KeptBody, Rule, Rules, Setting};
 use hyper::Request;
 use origin::{Gate, Names, Reach};
 use serde_json::Value;
@@ -112,15 +113,25 @@ fn only_clients_on_this_machine_can_read_without_a_token() {
     // Admins can read everything.
     let access = AccessSettings { anonymous: Role::Admin, ..AccessSettings::default() };
     let world = World::with_access(access);
-    assert_eq!(world.put(b"default", NewJob::default(), b"x"), 1);
+    // The first job is in the history of the queue that it left.
+    world.api.begin_past_jobs();
+    let settings = [Setting::History(true), Setting::HistoryBody(KeptBody::Full)];
+    let rules = Rules(vec![Rule::new(["left"], settings)]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    assert_eq!(world.put(b"left", NewJob::default(), b"x"), 1);
+    let moved = world.post("/jobs/1/move", &serde_json::json!({ "to": "default" }));
+    assert_eq!(moved.status, 204, "{moved:?}");
+    world.api.collect_past_jobs();
     let kick = serde_json::json!({ "kind": "kick", "queue": "default" });
     assert_eq!(world.post("/operations", &kick).body["id"], 1);
     let connection = format!("/connections/{:x}", world.connect("beanstalk", "unix").0);
     for (path, methods) in documented() {
         let path = filled(&path).replace("/connections/1", &connection);
         if methods.contains("GET") {
+            // A job that exists has no result.
+            let status = if path.ends_with("/result") { 404 } else { 200 };
             for reach in [Reach::Loopback, Reach::Unix] {
-                assert_eq!(world.ask_at(reach, "GET", &path).status, 200, "{path}");
+                assert_eq!(world.ask_at(reach, "GET", &path).status, status, "{path}");
             }
         }
         let refused = world.ask_at(Reach::Network, "GET", &path);

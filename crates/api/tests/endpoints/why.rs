@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use broker::policy::{Per, Rate, Rule, Rules, Setting};
+use broker::policy::{Order, Per, Rate, Rule, Rules, Setting, WhenFull};
 use broker::{NewJob, Patience, Status};
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn the_first_thing_in_the_way_is_named() {
     // Both jobs were ready after the pause: the client that waited has one, and does not wait.
     assert_eq!(
         (&why["answer"], why["checked"].as_array().unwrap().len()),
-        (&json!("all_busy"), 13)
+        (&json!("all_busy"), 14)
     );
     let _ = world.broker.turn(world.now()).set_status(Status::Quiescent, 0);
     assert_eq!(answer(), "reads_blocked");
@@ -90,4 +90,44 @@ fn limits_of_hand_outs_are_named_with_their_number_and_their_moment() {
     let why = world.get("/queues/mail/why");
     assert_eq!((&why["answer"], &why["wait_ms"]), (&json!("concurrency"), &json!(null)), "{why}");
     assert!(why["text"].as_str().unwrap().contains("concurrency.limit is 1"), "{why}");
+}
+
+#[test]
+fn a_delayed_job_of_a_strict_order_is_named() {
+    let world = World::new();
+    let slots = Setting::Concurrency(NonZeroU32::new(1));
+    let strict = Setting::ConcurrencyOrder(Order::Strict);
+    let mut turn = world.broker.turn(world.now());
+    let _ = turn.set_policies(Rules(vec![Rule::new(["mail"], [slots, strict])]));
+    let session = turn.open_session(0);
+    let _ = turn.caller(session).watch(b"mail");
+    drop(turn);
+    for _ in 0..2 {
+        world.put(b"mail", NewJob { ttr_s: 60, ..NewJob::default() }, b"x");
+    }
+    let mut turn = world.broker.turn(world.now());
+    let taken = turn.caller(session).take(Patience::None).value.granted().expect("a job is ready");
+    let _ = turn.caller(session).give_back(taken.id, 1024, 30);
+    drop(turn);
+    let why = world.get("/queues/mail/why");
+    assert_eq!((&why["answer"], &why["wait_ms"]), (&json!("order"), &json!(null)), "{why}");
+    assert!(why["text"].as_str().unwrap().contains("concurrency.order is strict"), "{why}");
+}
+
+#[test]
+fn a_queue_that_refuses_puts_says_why() {
+    let world = World::new();
+    let refusal = || world.get("/queues/mail/why")["put_refusal"].clone();
+    world.put(b"mail", NewJob::default(), b"x");
+    assert_eq!(refusal(), json!(null));
+    let rules = Rules(vec![Rule::new(["mail"], [Setting::JobsMax(Some(1))])]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    assert_eq!(refusal(), json!("the queue is full; try again when it has fewer jobs"));
+    let drops = Setting::WhenFull(WhenFull::DropOldest);
+    let rules = Rules(vec![Rule::new(["mail"], [Setting::JobsMax(Some(1)), drops])]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    assert_eq!(refusal(), json!(null), "a put makes room");
+    world.broker.drain();
+    assert!(refusal().as_str().unwrap().starts_with("the server drains"), "{}", refusal());
+    assert!(world.broker.put_refusals().iter().all(|(_, count)| *count == 0), "it counts nothing");
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use api::types::Role;
 use api::{
-    AccessSettings, Api, BodySettings, ConnectionFacts, ConnectionPage, Connections, Later, PREFIX,
-    ServerInfo, Setup,
+    AccessSettings, Api, BodySettings, ConnectionFacts, ConnectionPage, Connections, HistoryFiles,
+    Later, PREFIX, ServerInfo, Setup,
 };
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -153,7 +153,7 @@ impl World {
             show_setting: |setting| format!("{setting:?}"),
             connections: Box::new(clients.clone()),
             cluster: None,
-            history_file: None,
+            history: HistoryFiles::default(),
         });
         let router = Router::new().nest(PREFIX, api::router(api.clone()));
         let runtime =

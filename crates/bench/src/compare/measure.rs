@@ -2,6 +2,7 @@
 //! the server.
 
 mod bare_sync;
+mod blocked_keys;
 mod burst;
 mod deep_queue;
 mod gearman;
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use self::blocked_keys::LIMITED_QUEUE;
+pub(crate) use self::blocked_keys::limits_for_each_key;
 use self::restart::Stock;
 use super::lab::server::Server;
 use super::lab::{BODY_BYTES, Lab, QUEUE};
@@ -90,6 +93,9 @@ impl Lab {
             | Work::TakeAmong(..)
             | Work::PutInTurn(_)
             | Work::TakeInTurn(_)
+            | Work::TakeBlocked(_)
+            | Work::PutBeside(_)
+            | Work::TakeBeside(_)
             | Work::PutWithSync(..)
             | Work::Trip
             | Work::Foreground
@@ -170,7 +176,7 @@ impl Lab {
     /// The speed of a machine changes more from second to second than such servers differ. So the
     /// servers are loaded in short turns, and all of them get the same conditions.
     fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
-        let mut servers = Vec::new();
+        let (mut servers, mut holders) = (Vec::new(), Vec::new());
         for cell in cells {
             let (folder, programs) = match cell.work {
                 Work::PutWithSync(_, micros) => {
@@ -182,12 +188,14 @@ impl Lab {
             if let Work::PutAmong(_, queues) | Work::TakeAmong(_, queues) = cell.work {
                 self.make_queues(queues, &server)?;
             }
-            if let Work::TakeAmong(..) | Work::TakeInTurn(_) = cell.work {
+            if let Work::TakeAmong(..) | Work::TakeInTurn(_) | Work::TakeBeside(_) = cell.work {
                 self.fill(cell.peer, &server)?;
             }
+            holders.extend(blocked_keys::fill(self, cell.work, &server)?);
             servers.push((server, folder));
         }
         let sums = self.turns(cells, &servers);
+        drop(holders);
         // If the server ended, report its output, which explains more than the client's error.
         for (server, _) in &mut servers {
             server.check_alive()?;
@@ -216,14 +224,18 @@ impl Lab {
                 let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
                 (shape, drivers(shape.connections as usize, script, Beanstalk::script))
             }
-            Work::PutInTurn(shape) | Work::PutWithSync(shape, _) => {
+            Work::PutInTurn(shape) | Work::PutWithSync(shape, _) | Work::PutBeside(shape) => {
                 let connections = shape.connections as usize;
                 let protocol = protocol_of(cell.peer);
                 (shape, queue_put_drivers(protocol, QUEUE, connections, BODY_BYTES))
             }
-            Work::TakeAmong(shape, _) | Work::TakeInTurn(shape) => {
+            Work::TakeAmong(shape, _) | Work::TakeInTurn(shape) | Work::TakeBeside(shape) => {
                 let connections = shape.connections as usize;
                 (shape, queue_take_drivers(protocol_of(cell.peer), QUEUE, connections))
+            }
+            Work::TakeBlocked(shape) => {
+                let connections = shape.connections as usize;
+                (shape, queue_take_drivers(protocol_of(cell.peer), LIMITED_QUEUE, connections))
             }
             _ => unreachable!("only these are measured in turn"),
         };

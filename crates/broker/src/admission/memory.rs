@@ -3,11 +3,23 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use engine::limits::RESULTS_BYTES_MAX;
+
 /// Bytes per logged job in the broker's table of log locations.
 const LOCATION_BYTES: u64 = 25;
 /// Memory counts as full when a body of this length is refused. Shorter bodies may still fit.
 /// Longer bodies are rare.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Kept results of Gearman jobs use at most this part of the limit of memory. They are memory that no
+/// request of a client frees.
+const RESULTS_SHARE: u64 = 16;
+
+/// The memory that kept results can use, if all memory has this limit.
+pub(crate) fn results_bytes_max(limit_bytes: Option<u64>) -> usize {
+    let share = limit_bytes.map(|limit| limit / RESULTS_SHARE);
+    share.map_or(RESULTS_BYTES_MAX, |share| usize::try_from(share).unwrap_or(usize::MAX))
+}
 
 /// The memory in use, as the broker counts it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -2,6 +2,7 @@
 
 use engine::{JobId, NotFound, Submit};
 
+use crate::admission::put_bytes;
 use crate::{Answer, Caller, PutRefusal};
 
 /// # Jobs with an outcome: for their clients
@@ -13,7 +14,8 @@ impl Caller<'_> {
         submit: Submit<'_>,
     ) -> Answer<Result<JobId, PutRefusal>> {
         let body_bytes = self.core.engine.submit_bytes(queue, &submit);
-        let admitted = self.shared.admit(self.core, body_bytes, |engine| {
+        let bytes = put_bytes(&self.core.engine, |_| queue, body_bytes);
+        let admitted = self.shared.admit(self.core, bytes, |engine| {
             // The log does not get a foreground job itself, but it gets the job's copies in other
             // queues.
             if submit.foreground {

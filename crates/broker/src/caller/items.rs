@@ -2,6 +2,7 @@
 
 use engine::{Body, Choice, LeaseId, NotFound, Patience, ReadMode, Refused, SessionId, Take, When};
 
+use crate::admission::put_bytes;
 use crate::core::Core;
 use crate::{Answer, Blocked, Caller, Position, PutRefusal};
 
@@ -17,9 +18,9 @@ impl Caller<'_> {
         body: Body,
         expires: Option<When>,
     ) -> Answer<Result<(), PutRefusal>> {
-        if let Err(refusal) =
-            self.shared.admit(self.core, body.len(), |engine| engine.puts_are_logged(queue))
-        {
+        let bytes = put_bytes(&self.core.engine, |_| queue, body.len());
+        let admitted = self.shared.admit(self.core, bytes, |engine| engine.puts_are_logged(queue));
+        if let Err(refusal) = admitted {
             return Answer::at_once(Err(refusal));
         }
         if !self.shared.admits_queue(self.core, queue) {

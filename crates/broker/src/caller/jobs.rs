@@ -2,11 +2,12 @@
 
 use engine::policy::Unsent;
 use engine::{
-    Body, Choice, Engine, Handout, JobBody, JobId, JobSlot, Kick, NewJob, NotFound, Patience,
-    SessionId, State, Take,
+    Body, Choice, Engine, Handout, JobBody, JobId, JobSlot, Kick, Millis, NewJob, NotFound,
+    Patience, Refused, SessionId, State, Take,
 };
 
 use super::holds_logged;
+use crate::admission::put_bytes;
 use crate::core::Core;
 use crate::{Answer, Caller, PutRefusal, Refusal};
 
@@ -33,8 +34,11 @@ impl Caller<'_> {
         unsent: Unsent,
         body: Body,
     ) -> Answer<Result<JobId, PutRefusal>> {
-        let admitted = self.shared.admit(self.core, body.len(), |engine| {
-            engine.puts_are_logged(engine.queue_name(engine.used(self.session)))
+        let session = self.session;
+        let engine = &self.core.engine;
+        let bytes = put_bytes(engine, |engine| put_name(engine, session, None), body.len());
+        let admitted = self.shared.admit(self.core, bytes, |engine| {
+            engine.puts_are_logged(put_name(engine, session, None))
         });
         if let Err(refusal) = admitted {
             return Answer::at_once(Err(refusal));
@@ -46,6 +50,79 @@ impl Caller<'_> {
             Ok(id) => Answer::new(Ok(id), after),
             Err(refused) => self.shared.refusal(core, refused),
         }
+    }
+
+    /// Puts a job as [`Caller::put`] does, but only as a new job: a duplicate is refused and changes
+    /// nothing, whatever the policy `unique` of the queue says.
+    pub fn put_new(&mut self, job: NewJob, body: Body) -> Answer<Result<JobId, PutRefusal>> {
+        if self.core.engine.put_is_duplicate(self.session, &body) {
+            return self.shared.refusal(self.core, Refused::Duplicate);
+        }
+        self.put(job, body)
+    }
+
+    /// Whether the next put of this session must wait, because a queue that it names is full and the
+    /// policy of this queue lets puts wait. `queue`: as in `submit` and `add`; `None` for a put into
+    /// the used queue. If so, [`crate::Event::Room`] follows. Then the dialect calls this function
+    /// again, and does the put if it need not wait. A dialect that does not call this function gets
+    /// [`PutRefusal::QueueFull`] at once.
+    pub fn must_wait_for_room(&mut self, queue: Option<&[u8]>, body: &Body, unique: &[u8]) -> bool {
+        self.wait_for_room(queue, (body, unique), None)
+    }
+
+    /// Like [`Caller::must_wait_for_room`], for the next item of a list. `since` is the moment at which
+    /// the first of the items began to wait, if one has waited: the list waits for the time of one put.
+    pub fn item_must_wait_for_room(
+        &mut self,
+        queue: &[u8],
+        body: &Body,
+        since: &mut Option<Millis>,
+    ) -> bool {
+        let waits = self.wait_for_room(Some(queue), (body, b""), *since);
+        if waits {
+            since.get_or_insert(self.core.engine.now());
+        }
+        waits
+    }
+
+    fn wait_for_room(
+        &mut self,
+        queue: Option<&[u8]>,
+        put: (&Body, &[u8]),
+        since: Option<Millis>,
+    ) -> bool {
+        if !self.core.engine.puts_may_wait() {
+            return false;
+        }
+        let core = &mut *self.core;
+        let body = put.0;
+        let session = self.session;
+        let engine = &core.engine;
+        let bytes = put_bytes(engine, |engine| put_name(engine, session, queue), body.len());
+        let looked = self
+            .shared
+            .look(core, bytes, |engine| engine.puts_are_logged(put_name(engine, session, queue)));
+        let waits = looked.is_ok()
+            && core.engine.wait_for_room(self.session, queue, put, since, &mut core.effects);
+        if looked.is_err() {
+            core.engine.stop_waiting_for_room(self.session, &mut core.effects);
+        }
+        if waits || looked.is_err() {
+            core.apply_effects();
+        } else {
+            // The put follows at once. What it leaves is room for others.
+            core.apply_part_of_effects();
+        }
+        waits
+    }
+
+    /// Ends the wait of this session for room. Returns false if the session does not wait, or if the
+    /// event is already on its way.
+    pub fn cancel_room_wait(&mut self) -> bool {
+        let core = &mut *self.core;
+        let waited = core.engine.stop_waiting_for_room(self.session, &mut core.effects);
+        core.apply_effects();
+        waited
     }
 
     /// Takes the best job of the watched queues.
@@ -190,6 +267,11 @@ impl Caller<'_> {
             }
         }
     }
+}
+
+/// The name that a put goes to. `None`: the queue that the session uses.
+fn put_name<'n>(engine: &'n Engine, session: SessionId, queue: Option<&'n [u8]>) -> &'n [u8] {
+    queue.unwrap_or_else(|| engine.queue_name(engine.used(session)))
 }
 
 /// Whether this job is delayed or buried, and is in the log.

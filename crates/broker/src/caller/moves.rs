@@ -1,6 +1,6 @@
 //! Moves of jobs to other queues, and back from a queue of dead letters.
 
-use engine::{JobId, Millis, MoveRefused, RedriveRefused, Refused};
+use engine::{ClaimKey, JobId, Millis, MoveRefused, RedriveRefused, Refused};
 
 use crate::{Answer, Caller, Position, PutRefusal};
 
@@ -85,6 +85,16 @@ impl Caller<'_> {
         Answer::new(done.map_err(RedriveRefusal::from), core.after_id(id))
     }
 
+    /// Says why [`Caller::redrive`] would not bring a job back now.
+    pub fn check_redrive(&self, id: JobId) -> Result<(), RedriveRefused> {
+        self.core.engine.check_redrive(id)
+    }
+
+    /// The key that a job would have after a redrive: see `Engine::key_after_redrive`.
+    pub fn key_after_redrive(&self, id: JobId) -> Option<ClaimKey> {
+        self.core.engine.key_after_redrive(id)
+    }
+
     /// Whether the server and its log admit a move of this job now. A job that is only in memory needs
     /// no room in the log.
     fn admit_move(&self, id: JobId) -> Result<(), PutRefusal> {
@@ -107,6 +117,6 @@ impl Caller<'_> {
         after: Option<(Millis, JobId)>,
     ) -> Option<(Millis, JobId)> {
         let engine = &self.core.engine;
-        engine.next_dead_letter(engine.queue_id(queue)?, after)
+        engine.next_dead_letter(engine.shown_queue_id(queue)?, after)
     }
 }

@@ -11,18 +11,25 @@ impl Caller<'_> {
         core.apply_effects();
     }
 
-    /// The name of the queue that this session uses.
+    /// The name by which the session uses its queue.
     pub fn used_queue(&self) -> &[u8] {
-        self.core.engine.queue_name(self.core.engine.used(self.session))
+        self.core.engine.used_name(self.session)
     }
 
-    /// Adds a queue to the watched queues, and returns the number of watched queues.
+    /// Adds a queue to the watched queues, and returns the number of watched names: one for each
+    /// queue, unless the session has used several names for a queue (see the policy `same_as`).
     pub fn watch(&mut self, name: &[u8]) -> usize {
-        self.core.engine.watch(self.session, name)
+        let core = &mut *self.core;
+        if !core.engine.policies().0.is_empty() {
+            core.engine.forget_watched_name(self.session, name, &mut core.effects);
+        }
+        let count = core.engine.watch(self.session, name);
+        core.apply_effects();
+        count
     }
 
-    /// Stops watching a queue, and returns the number of watched queues. If the session watches
-    /// only this queue, changes nothing and returns `None`.
+    /// Stops watching a queue by this name, and returns the number of watched names. If the session
+    /// watches only this one, changes nothing and returns `None`.
     pub fn ignore(&mut self, name: &[u8]) -> Option<usize> {
         let core = &mut *self.core;
         let count = core.engine.ignore(self.session, name, &mut core.effects);
@@ -30,13 +37,13 @@ impl Caller<'_> {
         count
     }
 
-    /// Names of the watched queues, in the order of watching.
+    /// The names by which the session watches its queues, in the order of watching.
     pub fn watched(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        let engine = &self.core.engine;
-        engine.watched(self.session).iter().map(|queue| engine.queue_name(*queue))
+        let names: Vec<&[u8]> = self.core.engine.watched_names(self.session).collect();
+        names.into_iter()
     }
 
-    /// Whether the session watches this queue.
+    /// Whether the session watches a queue by this name.
     pub fn watches(&self, name: &[u8]) -> bool {
         self.core.engine.watches(self.session, name)
     }

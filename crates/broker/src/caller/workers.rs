@@ -11,7 +11,7 @@ use crate::{Answer, Caller, Position, Refusal};
 pub struct Assignment<'a> {
     /// The job.
     pub handout: Handout,
-    /// The job's queue.
+    /// The name under which the worker has registered for the job's queue.
     pub queue: &'a [u8],
     /// The job's tags. They are empty for a job of another dialect.
     pub tags: Tags<'a>,
@@ -53,7 +53,8 @@ impl Caller<'_> {
         let Answer { value: Take::Granted(handout), after } = taken else {
             return Answer::at_once(None);
         };
-        let queue = core.engine.queue_name(core.engine.queue_of(handout.job));
+        let queue = core.engine.queue_of(handout.job);
+        let queue = core.engine.registered_name(self.session, queue);
         let tags = core.engine.tags(handout.job).unwrap_or_default();
         Answer::new(Some(Assignment { handout, queue, tags }), after)
     }

@@ -84,6 +84,19 @@ impl Journal for FolderJournal {
         found.extend(self.slots.iter().map(|slot| placed(*slot, end, bytes)));
     }
 
+    fn replace(
+        &mut self,
+        now_ms: u64,
+        old: Slot,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body: &[u8],
+    ) -> Placed {
+        let (slot, end) = self.log.replace(now_ms, old, queue, meta, body);
+        let bytes = log::put_bytes(1, meta.options.len(), body.len()) + log::TARGET_BYTES;
+        placed(slot, end, bytes)
+    }
+
     fn update(
         &mut self,
         now_ms: u64,

@@ -506,6 +506,29 @@ impl Journal for StreamJournal {
         found.extend(self.slots.iter().map(|slot| Placed { mark, ..placed(*slot, end, bytes) }));
     }
 
+    /// Other nodes end the job, and put it again, with the same id. A group becomes true as a whole.
+    fn replace(
+        &mut self,
+        now_ms: u64,
+        old: Slot,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body: &[u8],
+    ) -> Placed {
+        let id = JobId(meta.id);
+        self.counts.remove(&id);
+        let bytes = entry_bytes(queue, meta, body) + SMALL_ENTRY_BYTES;
+        let mut gathering = self.gather(now_ms, bytes);
+        let (slot, end) = self.stream.log.replace(now_ms, old, queue, meta, body);
+        gathering.facts.finish(meta.id);
+        gathering.state.finish(id);
+        let number = gathering.queue(queue);
+        gathering.facts.put([(number, meta)].into_iter(), body);
+        gathering.state.put(id, hash(queue, meta, body.len()));
+        let bytes = log::put_bytes(1, meta.options.len(), body.len()) + log::TARGET_BYTES;
+        Placed { mark: gathering.mark(), ..placed(slot, end, bytes) }
+    }
+
     fn update(
         &mut self,
         now_ms: u64,

@@ -23,11 +23,18 @@ pub struct SubmittedJob<'a> {
 
 /// # Listings
 impl Turn<'_> {
-    /// The id of the queue of this name, if it exists. The id of a removed queue can be used again.
+    /// The id of the queue of this name, or else of the queue that this name stands for (see the policy
+    /// `same_as`), if it exists. The id of a removed queue can be used again.
     /// If events of two queues are due at the same moment, the event of the queue with the lower id
     /// comes first.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
-        self.core.engine.queue_id(name)
+        self.core.engine.shown_queue_id(name)
+    }
+
+    /// The name of the queue that [`Turn::queue_id`] finds. If it finds none, `name` itself.
+    pub fn shown_name(&self, name: &[u8]) -> Vec<u8> {
+        let queue = self.queue_id(name);
+        queue.map_or(name, |queue| self.queue_name(queue)).to_vec()
     }
 
     /// The name of a queue.
@@ -153,10 +160,10 @@ impl Turn<'_> {
     /// Names of the queues that a session is registered for, newest first, once per registration.
     pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = &[u8]> {
         let engine = &self.core.engine;
-        engine.registrations(session).map(|queue| engine.queue_name(queue))
+        engine.registrations(session).map(move |queue| engine.registered_name(session, queue))
     }
 
-    /// Returns a registration of the session: the queue's name and the registration's rank. If
+    /// Returns a registration of the session: the name under which it has registered, and the registration's rank. If
     /// `behind` is `None`, returns the registration with the highest rank. Otherwise returns the
     /// registration with the highest rank below `behind`.
     pub fn next_registration(
@@ -166,7 +173,7 @@ impl Turn<'_> {
     ) -> Option<(&[u8], i64)> {
         let engine = &mut self.core.engine;
         let (queue, rank) = engine.next_registration(session, behind)?;
-        Some((engine.queue_name(queue), rank))
+        Some((engine.registered_name(session, queue), rank))
     }
 }
 

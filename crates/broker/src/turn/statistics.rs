@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use engine::{
-    AliasStats, Claim, ClaimKey, Held, ItemStats, JobId, JobStatus, JobTimes, NotFound, QueueFacts,
-    QueueId, QueueStats, Span, Totals, WorkProgress,
+    AliasStats, Claim, ClaimKey, Held, ItemStats, JobId, JobStatus, JobTimes, KeptResult,
+    Milestone, NotFound, QueueFacts, QueueId, QueueStats, Span, Totals, WorkProgress,
 };
 
 use crate::{Answer, Turn};
@@ -71,6 +71,22 @@ impl Turn<'_> {
         self.core.engine.take_spans()
     }
 
+    /// Notes milestones from now on: what happens to jobs of queues whose policy keeps a history.
+    pub fn note_milestones(&mut self) {
+        self.core.engine.note_milestones();
+    }
+
+    /// Whether [`Turn::take_milestones`] would return something.
+    pub fn has_milestones(&self) -> bool {
+        self.core.engine.has_milestones()
+    }
+
+    /// Takes the milestones since the last call, and the number of those that were dropped because
+    /// this call came too late.
+    pub fn take_milestones(&mut self) -> (Vec<Milestone>, u64) {
+        self.core.engine.take_milestones()
+    }
+
     /// Statistics of the log. All numbers are 0 if the broker has no log.
     pub fn log_stats(&self) -> LogStats {
         let Some(log) = self.core.ledger.log() else { return LogStats::default() };
@@ -97,13 +113,21 @@ impl Turn<'_> {
     /// load.
     pub fn has_cold_jobs(&self, queue: &[u8]) -> bool {
         let engine = &self.core.engine;
-        engine.queue_id(queue).is_some_and(|queue| engine.first_cold_list(queue).is_some())
+        engine.shown_queue_id(queue).is_some_and(|queue| engine.first_cold_list(queue).is_some())
     }
 
     /// Statistics of the queue of this name, if it exists.
     pub fn queue_stats(&self, name: &[u8]) -> Option<QueueStats> {
         let engine = &self.core.engine;
-        engine.queue_id(name).map(|queue| engine.queue_stats(queue))
+        engine.shown_queue_id(name).map(|queue| engine.queue_stats(queue))
+    }
+
+    /// How long the first jobs of the keys of a fair queue have been ready, in milliseconds: those that
+    /// have waited longest, at most [`crate::limits::KEY_HEADS_MAX`].
+    pub fn oldest_key_heads_ms(&self, name: &[u8]) -> Vec<u64> {
+        let engine = &self.core.engine;
+        let queue = engine.shown_queue_id(name);
+        queue.map(|queue| engine.oldest_key_heads_ms(queue)).unwrap_or_default()
     }
 
     /// Statistics of a queue.
@@ -115,7 +139,7 @@ impl Turn<'_> {
     /// and unused, its limits, and whether it is a queue of items or a child.
     pub fn queue_facts(&self, name: &[u8]) -> Option<QueueFacts> {
         let engine = &self.core.engine;
-        engine.queue_id(name).map(|queue| engine.queue_facts(queue))
+        engine.shown_queue_id(name).map(|queue| engine.queue_facts(queue))
     }
 
     /// The facts of a queue.
@@ -148,11 +172,26 @@ impl Turn<'_> {
         Answer::new(self.core.engine.job_status(id), self.core.after_id(id))
     }
 
+    /// Whether a key of a job has these bytes: see `Engine::has_key`.
+    pub fn has_key(&self, id: JobId, bytes: &[u8]) -> bool {
+        self.core.engine.has_key(id, bytes)
+    }
+
     /// The progress of a job. The reply waits until the job, or its end, is durable.
     pub fn work_progress(&self, id: JobId) -> Answer<Result<WorkProgress, NotFound>> {
         let engine = &self.core.engine;
         let progress = engine.slot(id).map(|slot| engine.work_progress(slot));
         Answer::new(progress, self.core.after_id(id))
+    }
+
+    /// The outcome of a job that has ended, if the policy of its queue keeps it.
+    pub fn kept_result(&self, id: JobId) -> Option<&KeptResult> {
+        self.core.engine.kept_result(id)
+    }
+
+    /// The outcome of the last job with this key that has ended, if the policy of its queue keeps it.
+    pub fn kept_result_with_key(&self, unique: &[u8]) -> Option<&KeptResult> {
+        self.core.engine.kept_result_with_key(unique)
     }
 
     /// The unfinished job with this key, in any queue.

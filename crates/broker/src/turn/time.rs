@@ -71,16 +71,23 @@ impl Turn<'_> {
     }
 
     /// The factor by which the thread should rest longer after this turn than the turn took: 0 in
-    /// almost all cases. It is more if the turn has put jobs, the records of jobs exceed their limit
-    /// of memory, and the upkeep is behind: clients put jobs faster than jobs can become cold. The
-    /// rests slow the clients of the thread down until both are equally fast. The more threads there
-    /// are, the longer each of them rests, so that the upkeep gets the lock.
+    /// almost all cases. It is more in two cases. The turn has put jobs, the records of jobs exceed
+    /// their limit of memory, and the upkeep is behind: clients put jobs faster than jobs can become
+    /// cold. Or the turn has appended to the log, and reclaim is behind: the log grows faster than
+    /// reclaim can free it. The rests slow the clients of the thread down until both are equally
+    /// fast. The more threads there are, the longer each of them rests, so that the work in the
+    /// background gets the lock.
     pub fn rests(&self) -> u32 {
-        let rests = self.shared.upkeep_rests.load(Ordering::Relaxed);
-        if rests == 0 || self.core.engine.record_bytes() <= self.records_before {
+        let upkeep = self.shared.upkeep_rests.load(Ordering::Relaxed);
+        let reclaim = self.shared.reclaim_rests.load(Ordering::Relaxed);
+        if upkeep == 0 && reclaim == 0 {
             return 0;
         }
-        rests * self.shared.io_mailboxes.load(Ordering::Relaxed).max(1) as u32
+        let has_put = self.core.engine.record_bytes() > self.records_before;
+        let for_upkeep = if has_put { upkeep } else { 0 };
+        let for_reclaim = if self.core.ledger.appended { reclaim } else { 0 };
+        let threads = self.shared.io_mailboxes.load(Ordering::Relaxed).max(1) as u32;
+        for_upkeep.max(for_reclaim) * threads
     }
 
     /// Begins a slice of work; see [`Turn::slice_is_spent`].

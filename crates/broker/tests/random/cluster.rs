@@ -314,6 +314,20 @@ fn counters_reach_the_follower_late_and_only_if_the_job_lives() {
 }
 
 #[test]
+fn a_durable_lease_reaches_the_follower_at_once() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let durable = Rule::new(["*"], [Setting::DurableLeases(true)]);
+    let _ = leader.turn(START).set_policies(Rules(vec![durable]));
+    let (id, _) = put(&leader, START, 0);
+    assert_eq!(take(&leader, START), Some(id));
+    pass_on(&leader, &follower);
+    let facts = follower.turn(Millis(0)).job_status(id).value.expect("it is on both nodes").facts;
+    assert_eq!((facts.state, facts.counters.takes), (State::Ready, 1));
+}
+
+#[test]
 fn a_difference_stops_the_follower_and_never_reaches_its_folder() {
     let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
     let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));

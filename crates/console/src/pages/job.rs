@@ -4,7 +4,7 @@ use api::types::{DeadLetter, DeathCause, Job, JobState, Role};
 use api::{Api, JobId, Principal, Problem, ProblemKind, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::Bytes;
 use hyper::{HeaderMap, Uri};
 use maud::{Markup, html};
@@ -32,9 +32,21 @@ pub(crate) async fn page(
     Path(id): Path<String>,
     headers: HeaderMap,
     uri: Uri,
-) -> Result {
+) -> Result<Response> {
     let id = number_of(&id)?;
-    let job = api.job(JobId(id)).await?;
+    let job = match api.job(JobId(id)).await {
+        Ok(job) => job,
+        Err(problem) => {
+            // The history may have a job that has ended.
+            let problem = api.or_ended(JobId(id), problem).await;
+            let has_ended = problem.is(ProblemKind::JobEnded);
+            return if has_ended {
+                Ok(see_other(&link::past_job(id)))
+            } else {
+                Err(problem.into())
+            };
+        }
+    };
     let is_for_script = headers.contains_key("x-live");
     let body = match api.sees_bodies(&principal) {
         _ if is_for_script => BodyPart::Nothing,
@@ -123,7 +135,8 @@ pub(crate) async fn page(
             }
         }
     };
-    Ok(Page::new(&api, "/queues", &title, contents).equal_to(equal(&principal, &job)))
+    let page = Page::new(&api, "/queues", &title, contents).equal_to(equal(&principal, &job));
+    Ok(page.into_response())
 }
 
 /// Why a job is a dead letter.

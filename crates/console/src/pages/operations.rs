@@ -89,6 +89,7 @@ fn row(t: &Texts, operation: &Operation, principal: &Principal) -> Markup {
             td .state {
                 span class={ "level " (class(operation.status)) } { (texts.status(operation.status)) }
                 @if let Some(problem) = &operation.problem { ": " (problem.detail) }
+                @if let Some(refusal) = &operation.refusal { "; " (refusal) }
                 @if can_cancel { (actions::form(principal, &address, t.actions.cancel, &html! {})) }
             }
         }

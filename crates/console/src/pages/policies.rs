@@ -60,7 +60,7 @@ fn settings(t: &Texts, settings: &[Setting]) -> Markup {
     html! {
         dl .policy {
             @for setting in settings {
-                dt { code { (setting.key) } }
+                dt { (setting.key) }
                 dd {
                     (setting.value)
                     " "

@@ -76,6 +76,9 @@ pub(crate) async fn page(
             }
             @if queue.is_being_removed { p .level .warning { (texts.removing) } }
         }
+        @if queue.keeps_history {
+            p { a href=(link::queue_history(&queue.name)) { (t.history.title) } }
+        }
         (actions::done(t, &uri))
         (actions::of_queue(t, &principal, &queue))
         section #counts data-live {
@@ -87,6 +90,9 @@ pub(crate) async fn page(
             }
             (bar::states(words, [queue.ready, queue.leased, queue.delayed, queue.buried]))
             @if queue.ready > 0 { p .remark { ((texts.why)(&why, &queue)) } }
+            @if let Some(refusal) = &why.put_refusal {
+                p .remark { (texts.puts_refused) " " (refusal) }
+            }
         }
         div .columns {
             section #facts data-live {
@@ -267,7 +273,7 @@ fn settings(t: &Texts, settings: &[&Setting]) -> Markup {
     html! {
         dl .policy {
             @for setting in settings {
-                dt { code { (setting.key) } }
+                dt { (setting.key) }
                 dd {
                     (setting.value)
                     @if let Some(line) = setting.line {

@@ -1,8 +1,8 @@
 //! English.
 
 use super::{
-    Actions, Changes, ClusterPage, Connections, Frame, Help, JobPage, LogPage, Login, Operations,
-    Overview, Policies, QueuePage, Queues, Sessions, Texts, Words,
+    Actions, Changes, ClusterPage, Connections, Frame, Help, HistoryPage, JobPage, LogPage, Login,
+    Operations, Overview, Policies, QueuePage, Queues, Sessions, Texts, Words,
 };
 
 pub(super) static TEXTS: Texts = Texts {
@@ -141,6 +141,7 @@ pub(super) static TEXTS: Texts = Texts {
     queue: QueuePage {
         removing: "is being removed",
         why: |why, _| why.text.clone(),
+        puts_refused: "Puts are refused:",
         head_age: "Age of the next job",
         put: "Put",
         finished: "Ended by clients",
@@ -220,6 +221,42 @@ pub(super) static TEXTS: Texts = Texts {
         as_text: "text",
         as_bytes: "bytes",
         only_first: |kib| format!("Only the first {kib} KiB are shown."),
+    },
+    history: HistoryPage {
+        title: "History",
+        total: |count| format!("{count} jobs that have left the queue"),
+        lost: |count| format!("The history lacks {count} events of jobs of any queue."),
+        times: "Times of all these jobs",
+        mean: "mean",
+        by_outcome: "Jobs by how they left",
+        outcomes: [
+            "done",
+            "failed",
+            "dead letter",
+            "deleted",
+            "expired",
+            "dropped",
+            "flushed",
+            "abandoned",
+            "replaced",
+            "moved",
+        ],
+        empty: "The history has no such job.",
+        unreadable: |count| format!("{count} jobs are left out, because a file cannot be read."),
+        caption: "Jobs that have left the queue, the newest first",
+        how: "How",
+        left: "Left at",
+        waited: "waited",
+        ran: "ran",
+        total_time: "in all",
+        worker: "Last worker",
+        unknown_worker: "an unknown worker",
+        hidden_error: "The error is hidden, as bodies are.",
+        run_again: "Run again",
+        life: "What happened",
+        attempt: |worker, waited, ran| format!("taken by {worker} after {waited}, for {ran}"),
+        unknown: |count| format!("{count} attempts that are not known"),
+        kept: |bytes| format!("The history has the first {bytes} bytes."),
     },
     actions: Actions {
         title: "Actions",

@@ -3,8 +3,8 @@
 use api::types::{Queue, Why, WhyCode};
 
 use super::{
-    Actions, Changes, ClusterPage, Connections, Frame, Help, JobPage, LogPage, Login, Operations,
-    Overview, Policies, QueuePage, Queues, Sessions, Texts, Words,
+    Actions, Changes, ClusterPage, Connections, Frame, Help, HistoryPage, JobPage, LogPage, Login,
+    Operations, Overview, Policies, QueuePage, Queues, Sessions, Texts, Words,
 };
 
 pub(super) static TEXTS: Texts = Texts {
@@ -150,6 +150,7 @@ pub(super) static TEXTS: Texts = Texts {
     queue: QueuePage {
         removing: "正在移除",
         why: chinese_why,
+        puts_refused: "拒绝放入：",
         head_age: "下一个任务的等待时长",
         put: "放入",
         finished: "由客户端结束",
@@ -222,6 +223,42 @@ pub(super) static TEXTS: Texts = Texts {
         as_text: "文本",
         as_bytes: "字节",
         only_first: |kib| format!("只显示前 {kib} KiB。"),
+    },
+    history: HistoryPage {
+        title: "历史",
+        total: |count| format!("已经离开队列的任务：{count} 个"),
+        lost: |count| format!("历史缺少 {count} 个事件（所有队列的任务）。"),
+        times: "这些任务的时间",
+        mean: "平均",
+        by_outcome: "按离开的方式",
+        outcomes: [
+            "完成",
+            "失败",
+            "死信",
+            "删除",
+            "过期",
+            "丢弃",
+            "清空",
+            "无人等待",
+            "被替换",
+            "移走",
+        ],
+        empty: "历史里没有这样的任务。",
+        unreadable: |count| format!("有 {count} 个任务没有列出，因为文件无法读取。"),
+        caption: "已经离开队列的任务，新的在前",
+        how: "方式",
+        left: "离开时间",
+        waited: "等待",
+        ran: "执行",
+        total_time: "总时间",
+        worker: "最后的 worker",
+        unknown_worker: "未知的 worker",
+        hidden_error: "错误信息与任务内容一样被隐藏。",
+        run_again: "再执行一次",
+        life: "经过",
+        attempt: |worker, waited, ran| format!("等待 {waited} 后被 {worker} 取出，持有 {ran}"),
+        unknown: |count| format!("另有 {count} 次取出，详情未知"),
+        kept: |bytes| format!("历史只有开头的 {bytes} 字节。"),
     },
     actions: Actions {
         title: "操作",
@@ -467,6 +504,7 @@ fn chinese_reason(code: &str) -> &'static str {
         "log-failed" => "日志写入失败；请修复磁盘，然后重启服务器",
         "stopping" => "服务器正在停止",
         "log-full" => "日志没有空间，所以拒绝新任务；请完成任务，或释放磁盘空间",
+        "disk-critical" => "磁盘的可用空间少于 disk.critical，所以拒绝新任务；请释放磁盘空间",
         "memory-full" => "内存达到上限，所以拒绝新任务；请完成任务，或调高 limits.memory",
         "queue-limit" => "队列数量达到上限，不能再创建队列；请调高 limits.queues",
         "draining" => "服务器正在排空，所以拒绝新任务",
@@ -486,6 +524,7 @@ fn chinese_problem(kind: &str) -> &'static str {
         "not-found" => "没有找到",
         "method-not-allowed" => "不支持这个方法",
         "job-leased" => "任务在 worker 手中",
+        "job-ended" => "任务已经结束",
         "wrong-state" => "任务的状态不对",
         "confirmation-needed" => "需要确认",
         "precondition-failed" => "内容已改变",
@@ -545,6 +584,9 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
             队列才会交出与第一个任务同键的下一个任务",
             why.wait_ms.unwrap_or_default()
         ),
+        WhyCode::Order => "策略中的 concurrency.order 是 strict：一个交出过的任务正处于延迟中，\
+            它后面的任务要等到它完成、被搁置或被删除（设了 concurrency.key 时，只有同键的任务等待）"
+            .to_owned(),
         WhyCode::Sorting => {
             "策略有变化，队列正按键整理它的任务；一百万个任务大约需要一秒".to_owned()
         }

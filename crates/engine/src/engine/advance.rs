@@ -49,7 +49,9 @@ impl Engine {
                 TimerKey::Walk => self.walk_slice(effects),
                 TimerKey::Rescheduling => self.reschedule_slice(),
                 TimerKey::Claims => self.end_claims(effects),
+                TimerKey::Room => self.end_room_waits(effects),
                 TimerKey::Crons => self.fire_crons(effects),
+                TimerKey::Results => self.end_results(),
             }
         }
         if self.meter.request_is_spent() {
@@ -86,6 +88,9 @@ impl Engine {
         }
         while !self.meter.request_is_spent() {
             let Some(slot) = self.queues[id].pop_due(now) else { break };
+            if self.queues.have_gates() {
+                self.leave_lane(slot);
+            }
             self.came_due = now;
             self.change_state(slot, State::Ready);
             self.deliver_or_list(slot, effects);

@@ -18,6 +18,7 @@ use crate::claims::{Claim, ClaimKey};
 use crate::effects::Effects;
 use crate::ids::JobSlot;
 use crate::jobs::{Counters, JobFacts, Tags};
+use crate::milestones::JobEnd;
 use crate::policy::Rules;
 use crate::queues::{DEFAULT_QUEUE, QueueFacts};
 use crate::timers::TimerKey;
@@ -43,13 +44,21 @@ impl Engine {
 
     /// Replaces the counters of a job.
     pub fn apply_counters(&mut self, slot: JobSlot, counters: Counters) {
+        // The place of a job in its lane can depend on a counter.
+        let has_lanes = self.lanes(&self.queues[self.jobs[slot].queue()]).is_some();
+        if has_lanes {
+            self.leave_lane(slot);
+        }
         self.jobs.set_counters(slot, counters);
+        if has_lanes {
+            self.enter_lane(slot);
+        }
     }
 
     /// Ends a job.
     pub fn apply_finish(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.begin_request();
-        self.remove_job(slot, effects);
+        self.remove_job(slot, JobEnd::Followed, effects);
     }
 
     /// Begins or ends the claim on a key. Also restores a claim from the log, at a start.
@@ -68,10 +77,10 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), RestoreError> {
         check_name(name)?;
-        if facts == QueueFacts::default() && self.queue_id(name).is_none() {
+        if facts == QueueFacts::default() && self.own_queue_id(name).is_none() {
             return Ok(());
         }
-        let id = self.queue_or_create(name);
+        let id = self.own_queue_or_create(name);
         self.queues.unmark(id);
         self.queues.set_kept(id, name == DEFAULT_QUEUE || facts.kept);
         self.queues[id].set_limits(facts.limits);

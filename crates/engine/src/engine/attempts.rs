@@ -11,6 +11,7 @@ use crate::effects::{Effects, News, Record};
 use crate::ids::{JobSlot, Millis};
 use crate::jobs::{JobKind, State};
 use crate::limits::DEAD_ERROR_BYTES_MAX;
+use crate::milestones::JobEnd;
 use crate::policy::Name;
 use crate::sessions::{ReturnOrder, Session};
 use crate::spans::LeaseEnd;
@@ -60,6 +61,9 @@ impl Engine {
         failure: Failure<'_>,
         effects: &mut Effects,
     ) {
+        if self.is_observed {
+            self.observe_failure(slot, failure);
+        }
         let verdict = self.judge(slot, failure);
         match failure {
             Failure::TimedOut => {
@@ -135,12 +139,12 @@ impl Engine {
         LastWords { worker, error }
     }
 
-    /// Keeps a warning for the error of a dead letter, if the job can become one.
+    /// Keeps a warning for the error of a dead letter, if the job can become one, and for the history
+    /// of the job.
     pub(super) fn note_warning(&mut self, slot: JobSlot, warning: &[u8]) {
         let job = &self.jobs[slot];
         if let Some(lease) = job.lease()
-            && job.death().is_none()
-            && self.retries(slot)
+            && (job.death().is_none() && self.retries(slot) || self.keeps_history(slot))
         {
             self.warnings.note(lease.id, warning);
         }
@@ -169,7 +173,7 @@ impl Engine {
         job.set_delay_s(delay_s);
         job.count(|counters| &mut counters.releases);
         if job.is_abandoned() {
-            return self.remove_job(slot, effects);
+            return self.remove_job(slot, JobEnd::Abandoned, effects);
         }
         match verdict {
             Verdict::Original => {}
@@ -224,10 +228,10 @@ impl Engine {
             && job.counters().failures >= self.attempts_max;
         // Nothing that fails ends a dead letter.
         if is_limited && !self.retries(slot) && job.death().is_none() {
-            return self.end_job(slot, &News::Fail, effects);
+            return self.end_job(slot, JobEnd::Failed, &News::Fail, effects);
         }
         if job.is_abandoned() {
-            return self.remove_job(slot, effects);
+            return self.remove_job(slot, JobEnd::Abandoned, effects);
         }
         match return_order {
             ReturnOrder::KeepPlace => self.note(Record::Count, slot, effects),
@@ -255,7 +259,7 @@ impl Engine {
     ) {
         let outcome = match verdict {
             Verdict::Original if self.ends_when_failed(slot) => {
-                return self.finish_job(slot, news, effects);
+                return self.finish_job(slot, JobEnd::Failed, news, effects);
             }
             Verdict::Original => {
                 self.send_last_news(slot, news, effects);

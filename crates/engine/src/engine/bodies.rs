@@ -40,13 +40,15 @@ impl Engine {
 
     /// Calls `change`, which changes where the body of a job is. Updates the counts of the job's
     /// queue.
-    fn with_body<T>(&mut self, slot: JobSlot, change: impl FnOnce(&mut Jobs) -> T) -> T {
+    pub(super) fn with_body<T>(&mut self, slot: JobSlot, change: impl FnOnce(&mut Jobs) -> T) -> T {
         let before = self.jobs[slot].counted();
         let changed = change(&mut self.jobs);
         let job = &self.jobs[slot];
         let queue = &mut self.queues[job.queue()];
         queue.count_out(before);
         queue.count_in(job.counted());
+        let queue = job.queue();
+        self.note_room(queue);
         changed
     }
 

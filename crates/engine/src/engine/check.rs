@@ -21,6 +21,8 @@ impl Engine {
         self.sessions.check_invariants();
         self.news_queue.check_invariants();
         self.claims.check_invariants();
+        self.kept_results.check_invariants();
+        self.room.check_invariants();
         self.check_timers();
         self.check_expiry();
         self.check_queues();
@@ -46,7 +48,9 @@ impl Engine {
                 TimerKey::Walk => self.walk.and_then(|walk| walk.timer),
                 TimerKey::Rescheduling => self.wall.timer(),
                 TimerKey::Claims => self.claims.timer(),
+                TimerKey::Room => self.room.timer(),
                 TimerKey::Crons => self.crons.timer,
+                TimerKey::Results => self.kept_results.timer(),
             };
             assert_eq!(held, Some(at), "a timer belongs to {key:?}");
         }
@@ -143,11 +147,10 @@ impl Engine {
         let openings = queue.extension().map_or(1, |extension| extension.openings(terms));
         assert!(self.is_shut(queue) || openings > 0, "shut gates are marked");
         if let Some(lanes) = self.lanes(queue) {
-            let ready = queue.ready().iter().map(|(place, slot)| {
-                let slot = JobSlot(slot);
-                (self.jobs.group_key(self.jobs[slot].id()), place, slot)
-            });
-            lanes.check(ready, terms);
+            let entrant = |slot| (self.entrant(JobSlot(slot)), JobSlot(slot));
+            let ready = queue.ready().iter().map(|(_, slot)| entrant(slot));
+            let delayed = queue.delayed().iter().map(|(_, slot)| entrant(slot).0);
+            lanes.check(ready, delayed, terms);
         }
     }
 
@@ -222,6 +225,9 @@ impl Engine {
             for queue in session.worker().into_iter().flat_map(Worker::queues) {
                 wanted.entry(queue).or_default()[2] += 1;
             }
+        }
+        for queue in self.room.queues() {
+            wanted.entry(queue).or_default()[0] += 1;
         }
         for chore in self.chores.iter() {
             match chore {

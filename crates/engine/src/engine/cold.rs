@@ -157,7 +157,7 @@ impl Engine {
         }
         let is_due = facts.state == State::Delayed && facts.last.0 <= self.now.0;
         let facts = if is_due { facts.when_ready() } else { facts };
-        let queue = self.queue_or_create(queue);
+        let queue = self.own_queue_or_create(queue);
         Ok(self.insert_block(queue, facts))
     }
 
@@ -174,7 +174,7 @@ impl Engine {
     /// Adds the key of a cold job of a block, at a start: see [`crate::Submit::unique`]. The key is
     /// not empty, and is not the body of the job.
     pub fn restore_key(&mut self, queue: &[u8], unique: &[u8], id: JobId) {
-        if let Some(queue) = self.queue_id(queue) {
+        if let Some(queue) = self.own_queue_id(queue) {
             self.jobs.insert_cold_key(queue, unique, id);
         }
     }
@@ -283,7 +283,7 @@ impl Engine {
     /// Begins to load jobs again that a load could not read before. The owner calls
     /// [`Engine::load`] for each of them, then [`Engine::end_load`].
     pub fn begin_return(&mut self, queue: &[u8]) -> QueueId {
-        let queue = self.queue_or_create(queue);
+        let queue = self.own_queue_or_create(queue);
         self.queues[queue].hold();
         queue
     }

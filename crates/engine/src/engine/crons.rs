@@ -17,6 +17,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::put::Refused;
 use crate::ids::{JobId, JobSlot, Millis};
 use crate::jobs::{Draft, State};
+use crate::milestones::JobEnd;
 use crate::policy::{Name, PRIORITY_DEFAULT, Unsent};
 use crate::timers::TimerKey;
 use crate::wall::When;
@@ -210,7 +211,7 @@ impl Engine {
         let Some(slot) = slot.filter(|slot| self.jobs[*slot].state() != State::Leased) else {
             return false;
         };
-        self.end_job(slot, &News::Fail, effects);
+        self.end_job(slot, JobEnd::Replaced, &News::Fail, effects);
         true
     }
 

@@ -4,11 +4,13 @@
 
 use super::Engine;
 use super::attempts::{Failure, LastWords};
+use crate::claims::ClaimKey;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Death, DeathCause, State};
 use crate::limits::{PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
-use crate::policy::{DeadTarget, Name};
+use crate::milestones::JobEnd;
+use crate::policy::{DeadTarget, Name, UniqueWindow};
 use crate::queues::{Extension, parent_of};
 
 /// Why a job was not brought back. Nothing has changed.
@@ -33,7 +35,7 @@ pub enum RedriveRefused {
 }
 
 impl Failure<'_> {
-    fn cause(&self) -> DeathCause {
+    pub(super) fn cause(&self) -> DeathCause {
         match self {
             Self::TimedOut => DeathCause::TimedOut,
             Self::Aborted => DeathCause::Aborted,
@@ -59,7 +61,7 @@ impl Engine {
         let queue = self.jobs[slot].queue();
         let dead = self.policy_of(queue).map(|policy| policy.dead.clone()).unwrap_or_default();
         if dead.target == DeadTarget::Drop || dead.jobs_max == 0 {
-            return self.end_job(slot, news, effects);
+            return self.end_job(slot, JobEnd::Dead, news, effects);
         }
         let mut death = Death {
             died: self.now,
@@ -99,7 +101,7 @@ impl Engine {
             // An empty origin means that the letter has not moved.
             return None;
         }
-        let name = target.queue_for(own).filter(|name| **name != *own)?;
+        let name = target.queue_for(own).filter(|name| *self.real_name(name) != *own)?;
         let is_possible = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len())
             && self.alias(&name).is_none()
             && !self.policy(&name).fanout_only;
@@ -122,6 +124,9 @@ impl Engine {
         self.jobs[slot].set_due(self.now);
         self.change_state(slot, State::Ready);
         let created = self.jobs[slot].created();
+        if self.is_observed {
+            self.observe_departure(slot, JobEnd::Dead, Some(to));
+        }
         self.relocate(slot, to, created, is_requested, effects);
         self.jobs.set_death(slot, death);
         self.enlist(slot, effects);
@@ -173,7 +178,7 @@ impl Engine {
             && let Some(slot) = self.jobs.find(id)
         {
             extension.expired += 1;
-            self.end_job(slot, &News::Fail, effects);
+            self.end_job(slot, JobEnd::Expired, &News::Fail, effects);
         }
     }
 
@@ -182,18 +187,13 @@ impl Engine {
     /// job comes back.
     pub fn redrive(&mut self, id: JobId, effects: &mut Effects) -> Result<(), RedriveRefused> {
         self.meter.begin_request();
+        self.check_redrive(id)?;
         let slot = self.slot(id).map_err(|_| RedriveRefused::NotFound)?;
         let job = &self.jobs[slot];
         let (state, from) = (job.state(), job.queue());
         let origin: Option<Name> = job.death().map(|death| death.origin.clone());
-        let moves_to = origin.as_deref().filter(|origin| !origin.is_empty());
-        let returns = state != State::Leased && (state == State::Buried || origin.is_some());
-        if returns && self.key_is_taken(slot, moves_to.unwrap_or(self.queues[from].name())) {
-            return Err(RedriveRefused::KeyTaken);
-        }
         match (state, origin) {
-            (State::Leased, _) => return Err(RedriveRefused::Leased),
-            (State::Ready | State::Delayed, None) => return Err(RedriveRefused::NotDead),
+            (State::Leased, _) | (State::Ready | State::Delayed, None) => {}
             (State::Buried, None) => {
                 self.remove_from_list(slot);
                 self.kick_delisted(slot, effects);
@@ -208,9 +208,6 @@ impl Engine {
                 self.note(Record::Update, slot, effects);
             }
             (State::Ready | State::Delayed | State::Buried, Some(origin)) => {
-                if self.alias(&origin).is_some() || self.policy(&origin).fanout_only {
-                    return Err(RedriveRefused::StoresNothing);
-                }
                 self.remove_from_list(slot);
                 let to = self.queue_like(from, &origin, effects);
                 self.jobs[slot].set_due(self.now);
@@ -218,12 +215,72 @@ impl Engine {
                     self.change_state(slot, State::Ready);
                 }
                 let created = self.jobs[slot].created();
+                if self.is_observed {
+                    self.observe_departure(slot, JobEnd::Moved, Some(to));
+                }
                 self.relocate(slot, to, created, true, effects);
                 self.enlist(slot, effects);
                 self.drop_if_unwanted(from, effects);
             }
         }
         Ok(())
+    }
+
+    /// Says why [`Engine::redrive`] would not bring a job back now.
+    pub fn check_redrive(&self, id: JobId) -> Result<(), RedriveRefused> {
+        let slot = self.slot(id).map_err(|_| RedriveRefused::NotFound)?;
+        let job = &self.jobs[slot];
+        let death = job.death();
+        match job.state() {
+            State::Leased => return Err(RedriveRefused::Leased),
+            State::Ready | State::Delayed if death.is_none() => {
+                return Err(RedriveRefused::NotDead);
+            }
+            State::Ready | State::Delayed | State::Buried => {}
+        }
+        let origin = self.origin_of_dead(slot);
+        if self.key_is_taken(slot, origin.unwrap_or(self.queues[job.queue()].name())) {
+            return Err(RedriveRefused::KeyTaken);
+        }
+        if let Some(origin) = origin
+            && (self.alias(origin).is_some() || self.policy(origin).fanout_only)
+        {
+            return Err(RedriveRefused::StoresNothing);
+        }
+        Ok(())
+    }
+
+    /// The key that a job would have after a redrive, in the queue that it would come to, if the policy
+    /// of this queue counts it. Of several dead letters with one key, only one can come back.
+    pub fn key_after_redrive(&self, id: JobId) -> Option<ClaimKey> {
+        let slot = self.slot(id).ok()?;
+        let key = self.jobs.unique_key(id)?;
+        let job = &self.jobs[slot];
+        let name = self.origin_of_dead(slot).unwrap_or(self.queues[job.queue()].name());
+        let name = &*self.real_name(name);
+        let unique = self.policy(name).unique;
+        let is_counted = match unique.window {
+            UniqueWindow::UntilDone | UniqueWindow::UntilStart => true,
+            UniqueWindow::For(millis) => job.created().0.saturating_add(millis) > self.now.0,
+        };
+        (unique.by.is_some() && is_counted).then(|| ClaimKey::new(name, key))
+    }
+
+    /// Whether a key of a job has these bytes, by the policy of the queue that a redrive would bring it
+    /// to: its unique key, or the key that the limits count for.
+    pub fn has_key(&self, id: JobId, bytes: &[u8]) -> bool {
+        let Ok(slot) = self.slot(id) else { return false };
+        let queue = self.queues[self.jobs[slot].queue()].name();
+        let policy = self.policy(self.origin_of_dead(slot).unwrap_or(queue));
+        let unique = policy.unique.by.as_ref().map(|key| key.hash_of(bytes));
+        let group = policy.group_key().map(|key| key.hash_of(bytes));
+        unique.is_some() && unique == self.jobs.unique_key(id)
+            || group.is_some_and(|group| group == self.jobs.group_key(id))
+    }
+
+    /// The queue that a dead letter came from. `None`: it is no dead letter, or has stayed.
+    fn origin_of_dead(&self, slot: JobSlot) -> Option<&[u8]> {
+        self.jobs[slot].death().map(|death| &*death.origin).filter(|origin| !origin.is_empty())
     }
 
     /// The next dead letter of a queue in the order of their ends, after this one, or the first one.

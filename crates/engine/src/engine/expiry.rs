@@ -15,6 +15,7 @@ use super::take::Asker;
 use crate::effects::{Effects, News};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
+use crate::milestones::JobEnd;
 use crate::queues::{Extension, Queue};
 
 impl Engine {
@@ -227,20 +228,24 @@ impl Engine {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
         let Some(extension) = self.queues[from].extension_mut() else { return };
-        extension.expired += 1;
         let (target, items) = (extension.policy().expire_to.clone(), extension.items());
-        let Some(target) = target else { return self.end_job(slot, &News::Fail, effects) };
+        // The name of the queue stands for the other queue now, which is no reason to lose a job.
+        let moves_on = extension.policy().same_as.is_some();
+        extension.expired += u64::from(!moves_on);
+        let Some(target) = target else {
+            return self.end_job(slot, JobEnd::Expired, &News::Fail, effects);
+        };
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
         let body_bytes = self.jobs[slot].body_len();
-        if to != from && self.make_room(to, body_bytes, effects).is_ok() {
+        if to != from && (moves_on || self.make_room(to, body_bytes, effects).is_ok()) {
             self.remove_from_list(slot);
             self.reroute(slot, to, false, effects);
         } else {
             if let Some(extension) = self.queues[from].extension_mut() {
                 extension.discarded += 1;
             }
-            self.end_job(slot, &News::Fail, effects);
+            self.end_job(slot, JobEnd::Dropped, &News::Fail, effects);
             self.drop_if_unwanted(to, effects);
         }
     }

@@ -5,6 +5,7 @@ use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::State;
+use crate::milestones::JobEnd;
 use crate::spans::LeaseEnd;
 
 impl Engine {
@@ -24,7 +25,9 @@ impl Engine {
         let queue = self.jobs[slot].queue();
         // A client of another dialect can finish a job that has watchers. The watchers get the news
         // that the job is done.
-        self.finish_job(slot, &News::done(), effects);
+        let is_holder = self.jobs[slot].lease().is_some();
+        let why = if is_holder { JobEnd::Done } else { JobEnd::Deleted };
+        self.finish_job(slot, why, &News::done(), effects);
         Ok(queue)
     }
 
@@ -37,7 +40,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        self.finish_job(slot, news, effects);
+        self.finish_job(slot, JobEnd::Done, news, effects);
         Ok(())
     }
 
@@ -49,7 +52,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
-        self.finish_job(slot, &News::done(), effects);
+        self.finish_job(slot, JobEnd::Done, &News::done(), effects);
         Ok(())
     }
 
@@ -72,30 +75,49 @@ impl Engine {
     pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;
         let queue = self.jobs[slot].queue();
-        self.end_job(slot, &News::Fail, effects);
+        self.end_job(slot, JobEnd::Deleted, &News::Fail, effects);
         Ok(queue)
     }
 
     /// Ends a job on a request, and sends the last news to its watchers. Every finish uses this
     /// function.
-    pub(super) fn finish_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+    pub(super) fn finish_job(
+        &mut self,
+        slot: JobSlot,
+        why: JobEnd,
+        news: &News,
+        effects: &mut Effects,
+    ) {
         self.queues[self.jobs[slot].queue()].count_finish();
         if self.jobs.have_unique_keys() {
             self.keep_claim(slot, effects);
         }
-        self.end_job(slot, news, effects);
+        self.end_job(slot, why, news, effects);
     }
 
     /// Ends a job, and sends the last news to its watchers. The news must wait until the log has
     /// the record of this end. The caller of the engine processes all records before the events. So
     /// the caller knows the log position of the record when it sends the news.
-    pub(super) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+    pub(super) fn end_job(
+        &mut self,
+        slot: JobSlot,
+        why: JobEnd,
+        news: &News,
+        effects: &mut Effects,
+    ) {
+        if self.is_observed {
+            self.keep_result(slot, news);
+        }
         self.send_last_news(slot, news, effects);
-        self.remove_job(slot, effects);
+        self.remove_job(slot, why, effects);
     }
 
-    pub(super) fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(super) fn remove_job(&mut self, slot: JobSlot, why: JobEnd, effects: &mut Effects) {
         self.meter.count(1);
+        if self.is_observed {
+            self.observe_departure(slot, why, None);
+            self.hide_older_result(slot);
+        }
         match self.jobs[slot].state() {
             State::Leased if self.jobs[slot].lease().is_none() => {}
             State::Leased => self.end_lease(slot, LeaseEnd::JobEnded),
@@ -104,6 +126,7 @@ impl Engine {
         let job = self.jobs.remove(slot);
         self.tally.ends += 1;
         self.queues[job.queue()].count_out(job.counted());
+        self.note_room(job.queue());
         if job.is_logged() {
             let sync = self.queue_sync(job.queue());
             effects.records.push(Record::Finish { slot, id: job.id(), queue: job.queue(), sync });

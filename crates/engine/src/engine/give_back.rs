@@ -6,6 +6,7 @@ use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, SessionId};
 use crate::jobs::State;
+use crate::milestones::JobEnd;
 use crate::spans::LeaseEnd;
 
 impl Engine {
@@ -59,7 +60,7 @@ impl Engine {
     pub(super) fn bury_held(&mut self, slot: JobSlot, priority: u32, effects: &mut Effects) {
         self.tally.buries += 1;
         if self.jobs[slot].is_abandoned() {
-            return self.remove_job(slot, effects);
+            return self.remove_job(slot, JobEnd::Abandoned, effects);
         }
         self.end_lease(slot, LeaseEnd::Buried);
         self.jobs.deal_buried_order(slot);

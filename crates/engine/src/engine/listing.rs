@@ -108,7 +108,7 @@ impl Engine {
     /// first. If there are more than [`crate::limits::ALIKE_MAX`] such queues, the list has only
     /// some of them.
     pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
-        let alike = self.queues.in_any_case(name);
+        let alike = self.queues.in_any_case(&self.real_name(name));
         self.meter.count(alike.len() + 1);
         alike
     }

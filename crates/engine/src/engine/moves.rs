@@ -5,6 +5,7 @@ use crate::effects::{Effects, Record};
 use crate::engine::Refused;
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::State;
+use crate::milestones::JobEnd;
 
 /// Why a job was not moved. Nothing has changed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -45,7 +46,7 @@ impl Engine {
         if state == State::Leased {
             return Err(MoveRefused::Leased);
         }
-        if self.queues[from].name() == to {
+        if self.queue_id(to) == Some(from) {
             return Err(MoveRefused::SameQueue);
         }
         if self.alias(to).is_some() || self.policy(to).fanout_only {
@@ -81,6 +82,11 @@ impl Engine {
         effects: &mut Effects,
     ) {
         let from = self.jobs[slot].queue();
+        if self.is_observed {
+            let moves_on = self.policy_of(from).is_some_and(|policy| policy.same_as.is_some());
+            let why = if is_requested || moves_on { JobEnd::Moved } else { JobEnd::Expired };
+            self.observe_departure(slot, why, Some(to));
+        }
         self.relocate(slot, to, self.now, is_requested, effects);
         self.enlist(slot, effects);
         self.drop_if_unwanted(from, effects);
@@ -105,6 +111,7 @@ impl Engine {
         // in the log stays in the log, because its body may be only in the log.
         self.jobs.set_queue(slot, to, created);
         self.queues[from].count_out(share);
+        self.note_room(from);
         let target = &mut self.queues[to];
         target.count_in(share);
         target.count_put(body_bytes);

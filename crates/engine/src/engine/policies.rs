@@ -36,6 +36,7 @@ impl Engine {
             if !waits {
                 let first_lease = self.sessions.next_lease();
                 self.queues.set_policy(id, policy, self.now, first_lease);
+                self.note_room(id);
                 self.sort_lanes(id);
             }
             self.look_at_window(id);
@@ -111,6 +112,7 @@ impl Engine {
     /// Whether a client may use a queue of items of this name. False if the queue would be one
     /// child too many for its parent: see [`CHILDREN_MAX`].
     pub fn admits_child(&self, name: &[u8]) -> bool {
+        let name = &*self.real_name(name);
         let Some(parent) = parent_of(name) else { return true };
         let Some(family) = self.queues.children(parent) else { return true };
         self.meter.count(1 + family.len());
@@ -155,10 +157,11 @@ impl Engine {
     /// The policy of the queue of this name. If the queue does not exist, returns the policy that a
     /// new queue of this name would get.
     pub fn policy(&self, name: &[u8]) -> Policy {
-        match self.queue_id(name) {
-            Some(id) => self.policy_of(id).cloned().unwrap_or_default(),
-            None => self.rules.resolve(name, parent_of(name)),
+        if let Some(id) = self.queue_id(name) {
+            return self.policy_of(id).cloned().unwrap_or_default();
         }
+        let name = &*self.real_name(name);
+        self.rules.resolve(name, parent_of(name))
     }
 
     /// The maximum number of open reads of one connection on the queue of this name.
@@ -197,8 +200,11 @@ impl Engine {
 
     pub(super) fn replace_rules(&mut self, rules: Rules) {
         self.rules.replace(rules);
-        let aliases = self.rules.named().filter(|name| self.alias(name).is_some());
+        let is_alias =
+            |name: &&Name| *self.rules.real_name(name) == ***name && self.alias(name).is_some();
+        let aliases = self.rules.named().filter(is_alias);
         let aliases = aliases.cloned().collect();
         self.rules.set_aliases(aliases);
+        self.look_for_observers();
     }
 }

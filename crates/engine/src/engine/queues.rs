@@ -1,9 +1,11 @@
 //! Requests that make, keep, pause, limit and drop queues.
 
+use std::borrow::Cow;
+
 use super::{Engine, NotFound};
 use crate::effects::{Effects, Record};
 use crate::ids::QueueId;
-use crate::limits::QUEUE_NAME_BYTES_MAX;
+use crate::limits::{QUEUE_NAME_BYTES_MAX, UNIT_COMPARISONS};
 use crate::queues::{Pause, PauseReason};
 use crate::timers::TimerKey;
 
@@ -31,9 +33,39 @@ impl Engine {
         Ok(())
     }
 
-    /// The number of the queue of this name, if it exists.
+    /// The number of the queue that this name stands for, if it exists. Usually it is the queue of
+    /// this name: see the policy `same_as`. All requests find their queues by this function, or by
+    /// `queue_or_create`.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        let own = self.own_queue_id(name);
+        if !self.rules.have_same_as() {
+            return own;
+        }
+        let moves_on = |id: &QueueId| self.policy_of(*id).is_some_and(|own| own.same_as.is_some());
+        if own.is_some() && !own.as_ref().is_some_and(moves_on) {
+            return own;
+        }
+        self.own_queue_id(&self.real_name(name))
+    }
+
+    /// The number of the queue that has this name itself, if it exists. The log and other servers
+    /// name queues in this way.
+    pub fn own_queue_id(&self, name: &[u8]) -> Option<QueueId> {
         self.queues.find(name)
+    }
+
+    /// The queue that a listing or the statistics show under this name: the queue that has the name
+    /// itself, as long as it exists, or else the one that the name stands for.
+    pub fn shown_queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.own_queue_id(name).or_else(|| self.queue_id(name))
+    }
+
+    /// The name of the queue that this name stands for.
+    pub fn real_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.rules.have_same_as() {
+            self.meter.count(self.rules.rules().0.len() / UNIT_COMPARISONS);
+        }
+        self.rules.real_name(name)
     }
 
     /// The number of queues.
@@ -55,8 +87,18 @@ impl Engine {
         }
     }
 
+    /// The queue that this name stands for. Makes the queue if it does not exist.
     pub(super) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
         if let Some(id) = self.queue_id(name) {
+            return id;
+        }
+        let real = self.real_name(name);
+        self.own_queue_or_create(&real)
+    }
+
+    /// The queue that has this name itself. Makes the queue if it does not exist.
+    pub(super) fn own_queue_or_create(&mut self, name: &[u8]) -> QueueId {
+        if let Some(id) = self.own_queue_id(name) {
             return id;
         }
         assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");

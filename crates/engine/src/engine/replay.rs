@@ -52,7 +52,7 @@ impl Engine {
     ) -> Result<JobSlot, RestoreError> {
         check_name(queue)?;
         self.check_new(facts)?;
-        let queue = self.queue_or_create(queue);
+        let queue = self.own_queue_or_create(queue);
         let slot = self.insert_restored(queue, facts, tags, body);
         if self.has_same_place(slot) {
             self.forget_restored(slot);
@@ -95,7 +95,7 @@ impl Engine {
                 }
             }
             self.queues.add_all_to_list(list, &places, |slot| forgotten.push(slot));
-            if list.state == State::Ready && self.lanes(&self.queues[list.queue]).is_some() {
+            if list.state != State::Buried && self.lanes(&self.queues[list.queue]).is_some() {
                 let known = places.iter().filter(|(_, slot)| !forgotten.contains(slot));
                 known.for_each(|(_, slot)| self.enter_lane(*slot));
             }
@@ -230,7 +230,7 @@ impl Engine {
     pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
         check_name(name)?;
         let is_kept = facts.kept || facts.child && parent_of(name).is_some();
-        if !is_kept && self.queue_id(name).is_none() {
+        if !is_kept && self.own_queue_id(name).is_none() {
             return Ok(());
         }
         self.set_queue_facts(name, facts);
@@ -239,7 +239,7 @@ impl Engine {
 
     /// Makes the queue if it is missing, and sets its facts. But does not undo what is set already.
     pub(super) fn set_queue_facts(&mut self, name: &[u8], facts: QueueFacts) {
-        let id = self.queue_or_create(name);
+        let id = self.own_queue_or_create(name);
         self.queues[id].set_limits(facts.limits);
         if facts.kept {
             self.queues.set_kept(id, true);

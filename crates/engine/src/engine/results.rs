@@ -13,6 +13,7 @@ use crate::effects::{Effects, News};
 use crate::ids::{JobId, JobSlot, SessionId};
 use crate::jobs::{Body, State};
 use crate::limits::UNIT_COMPARISONS;
+use crate::milestones::JobEnd;
 
 /// The progress of a job towards its outcome.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -62,7 +63,7 @@ impl Engine {
             // worker.
             let job = &self.jobs[slot];
             if job.is_abandoned() && job.state() != State::Leased {
-                self.remove_job(slot, effects);
+                self.remove_job(slot, JobEnd::Abandoned, effects);
             }
         }
         false

@@ -6,7 +6,7 @@ use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
 use crate::limits::{DEAD_WORKER_BYTES_MAX, UNIT_COMPARISONS};
 use crate::queues::DEFAULT_QUEUE;
-use crate::sessions::{ClosedSession, ReturnOrder, Session, Sessions, Waiting};
+use crate::sessions::{ClosedSession, RemovedName, ReturnOrder, Session, Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
@@ -14,7 +14,7 @@ impl Engine {
     /// caller. The engine only stores it, and [`Engine::mailbox`] returns it.
     pub fn open_session(&mut self, mailbox: u32, return_order: ReturnOrder) -> SessionId {
         self.meter.count(1);
-        let default = self.queue_or_create(DEFAULT_QUEUE);
+        let default = self.own_queue_or_create(DEFAULT_QUEUE);
         let queue = &mut self.queues[default];
         queue.hold();
         queue.add_watcher();
@@ -40,6 +40,7 @@ impl Engine {
         self.meter.begin_request();
         self.meter.count(1);
         self.stop_waiting(session);
+        self.leave_room_line(session, effects);
         self.begin(Chore::Close { session }, effects);
     }
 
@@ -106,6 +107,8 @@ impl Engine {
         queue.hold();
         queue.ready().prefetch_end();
         let last = self.sessions[session].set_used(next);
+        let own = self.queues[next].name();
+        self.sessions.name_used(session, own, name);
         self.queues[last].release();
         self.drop_if_unwanted(last, effects);
     }
@@ -115,21 +118,47 @@ impl Engine {
         self.sessions[session].used()
     }
 
-    /// Adds a queue to the watched queues of this session. Returns the new number of watched
-    /// queues.
+    /// The name by which this session uses its queue.
+    pub fn used_name(&self, session: SessionId) -> &[u8] {
+        let of = &self.sessions[session];
+        let other = of.other_names().and_then(|names| names.used.as_deref());
+        other.unwrap_or_else(|| self.queues[of.used()].name())
+    }
+
+    /// Adds a queue to the watched queues of this session. Returns the new number of watched names.
+    /// Usually each queue has one: see [`Engine::watched_names`].
     pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
         debug_assert!(!self.is_waiting(session));
         let queue = self.queue_or_create(name);
         self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
-        if self.sessions.watch(session, queue) {
+        let is_new = self.sessions.watch(session, queue);
+        if is_new {
             self.queues[queue].add_watcher();
         }
-        self.watched(session).len()
+        let own = self.queues[queue].name();
+        self.sessions.name_watched(session, queue, own, name, is_new);
+        self.watched_count(session)
     }
 
-    /// Removes a queue from the watched queues of this session. Returns the new number of watched
-    /// queues. If the session watches only this queue, the queue stays, and the result is `None`.
-    /// If the session does not watch the queue, nothing changes.
+    /// Before a session watches a queue by this name: if the name stood for another queue when the
+    /// session used it last, the session no longer watches that queue by this name.
+    pub fn forget_watched_name(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
+        let before = self.watched_as(session, name);
+        if let Some(before) = before.filter(|before| self.queue_id(name) != Some(*before)) {
+            self.ignore_name(session, before, name, effects);
+        }
+    }
+
+    /// The number of names of watched queues.
+    fn watched_count(&self, session: SessionId) -> usize {
+        let of = &self.sessions[session];
+        let surplus = of.other_names().map_or(0, |names| names.watched.surplus());
+        of.watched().len() + surplus
+    }
+
+    /// Removes a name from the watched queues of this session. Returns the new number of watched
+    /// names. If it is the only one, it stays, and the result is `None`. If the session does not watch
+    /// a queue by this name, nothing changes.
     pub fn ignore(
         &mut self,
         session: SessionId,
@@ -137,20 +166,55 @@ impl Engine {
         effects: &mut Effects,
     ) -> Option<usize> {
         debug_assert!(!self.is_waiting(session));
-        let queue = self.queue_id(name);
         self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
-        let watched = self.watched(session);
-        let count = watched.len();
-        let Some(queue) = queue.filter(|queue| watched.contains(queue)) else {
-            return Some(count);
-        };
+        let count = self.watched_count(session);
+        let Some(queue) = self.watched_as(session, name) else { return Some(count) };
         if count == 1 {
             return None;
         }
-        self.sessions.ignore(session, queue);
-        self.queues[queue].remove_watcher();
-        self.drop_if_unwanted(queue, effects);
+        self.ignore_name(session, queue, name, effects);
         Some(count - 1)
+    }
+
+    /// Removes a name of a watched queue, and the queue with its last name.
+    fn ignore_name(
+        &mut self,
+        session: SessionId,
+        queue: QueueId,
+        name: &[u8],
+        effects: &mut Effects,
+    ) {
+        let own = (queue, self.queues[queue].name());
+        let removed = self.sessions.unname(session, |names| &mut names.watched, own, name);
+        if removed == RemovedName::Only {
+            self.sessions.ignore(session, queue);
+            self.queues[queue].remove_watcher();
+            self.drop_if_unwanted(queue, effects);
+        }
+    }
+
+    /// The queue that this session watches by this name.
+    fn watched_as(&self, session: SessionId, name: &[u8]) -> Option<QueueId> {
+        let of = &self.sessions[session];
+        let names = of.other_names().map(|names| &names.watched);
+        let own = |queue: &QueueId| {
+            of.watched().contains(queue)
+                && names.is_none_or(|names| names.of(*queue).next().is_none())
+        };
+        let other = names.and_then(|names| names.queue(name));
+        other.or_else(|| self.own_queue_id(name).filter(own))
+    }
+
+    /// The names by which this session watches its queues, in the order of watching. A queue has
+    /// several if the session watches it by several names.
+    pub fn watched_names(&self, session: SessionId) -> impl Iterator<Item = &[u8]> {
+        let of = &self.sessions[session];
+        let names = of.other_names().map(|names| &names.watched);
+        of.watched().iter().flat_map(move |queue| {
+            let mut others = names.into_iter().flat_map(|names| names.of(*queue)).peekable();
+            let own = others.peek().is_none().then(|| self.queues[*queue].name());
+            own.into_iter().chain(others)
+        })
     }
 
     /// The watched queues of this session, in the order of watching.
@@ -158,9 +222,9 @@ impl Engine {
         self.sessions[session].watched()
     }
 
-    /// Whether this session watches the queue of this name.
+    /// Whether this session watches a queue by this name.
     pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
-        self.queue_id(name).is_some_and(|queue| self.watched(session).contains(&queue))
+        self.watched_as(session, name).is_some()
     }
 
     /// Whether this session waits for an event.

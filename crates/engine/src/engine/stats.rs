@@ -3,10 +3,10 @@
 use super::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Job, JobBody, JobFacts, JobStatus, State, Tags};
+use crate::limits::KEY_HEADS_MAX;
 use crate::policy::QueueSync;
-use crate::queues::{Extension, PauseReason, Queue, QueueFacts};
+use crate::queues::{Extension, Lanes, PauseReason, Queue, QueueFacts};
 use crate::sessions::NEVER;
-use crate::spans::Span;
 use crate::tally::JobTimes;
 
 /// Statistics of one queue.
@@ -223,6 +223,14 @@ impl Engine {
         self.queues.ids()
     }
 
+    /// How long the first jobs of the keys of a queue have been ready, in milliseconds, if the keys
+    /// share its hand-outs. These are the keys that have waited longest, at most [`KEY_HEADS_MAX`].
+    pub fn oldest_key_heads_ms(&self, id: QueueId) -> Vec<u64> {
+        let lanes = self.queues[id].extension().and_then(Extension::lanes);
+        let heads = lanes.into_iter().flat_map(Lanes::oldest_heads);
+        heads.take(KEY_HEADS_MAX).map(|since| self.now.since(since)).collect()
+    }
+
     /// Statistics of one queue.
     pub fn queue_stats(&self, id: QueueId) -> QueueStats {
         let queue = &self.queues[id];
@@ -243,7 +251,8 @@ impl Engine {
             buried: u64::from(queue.counts().buried),
             dead: self.jobs.dead_count(id),
             puts: queue.puts(),
-            users: u64::from(queue.users()),
+            // A put that waits for room also holds the queue, but its session is no second user.
+            users: u64::from(queue.users()) - self.room.waiting(id),
             watchers: u64::from(queue.watchers()),
             waiters: queue.waiters().len() as u64,
             finishes: queue.finishes(),
@@ -259,26 +268,16 @@ impl Engine {
         }
     }
 
-    /// Bytes of memory that jobs, queues, sessions, claims, kept spans and kept warnings use.
+    /// Bytes of memory that jobs, queues, sessions, claims, warnings and what observers keep use.
     pub fn memory_bytes(&self) -> u64 {
         let tables = self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes();
-        tables + self.claims.bytes() + self.spans.bytes() + self.warnings.bytes()
+        let tables = tables + self.claims.bytes() + self.room.bytes() + self.warnings.bytes();
+        if self.is_observed { tables + self.observed_bytes() } else { tables }
     }
 
     /// How long jobs waited and were leased.
     pub fn job_times(&self) -> &JobTimes {
         &self.tally.times
-    }
-
-    /// Notes spans from now on: see [`Span`].
-    pub fn note_spans(&mut self) {
-        self.spans.switch_on();
-    }
-
-    /// Takes the spans that ended since the last call, and the number of those that were dropped
-    /// because the caller called too late.
-    pub fn take_spans(&mut self) -> (Vec<Span>, u64) {
-        self.spans.take()
     }
 
     /// Statistics over all queues.

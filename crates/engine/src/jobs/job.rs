@@ -506,6 +506,10 @@ impl Job {
         self.body = Kept::Resident(body);
     }
 
+    pub(super) fn replace_body(&mut self, body: Body) {
+        self.body = Kept::Resident(body);
+    }
+
     pub(super) fn set_kind(&mut self, kind: JobKind) {
         self.kind = kind;
     }

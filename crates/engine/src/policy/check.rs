@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{DeadTarget, Name, Policy, Rule, Rules, Setting, parent_name};
+use super::{DeadTarget, Name, Order, Policy, Rule, RuleSetting, Rules, Setting, parent_name};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
 /// Maximum number of queues in one `route.copy_to`.
@@ -45,6 +45,17 @@ pub enum RulesError {
         /// The key of the setting.
         key: &'static str,
         /// A queue that is part of the circle.
+        name: String,
+    },
+    /// The queue that a name stands for has a name that stands for another queue.
+    #[error(
+        "same_as: `{name}` has a `same_as` itself; name the queue that it stands for, \
+         or set same_as = \"none\" in a later policy for `{name}`"
+    )]
+    StandsForAnother {
+        /// The line of the setting.
+        line: u32,
+        /// The queue that the setting names.
         name: String,
     },
     /// A `route.copy_to` has too many queues.
@@ -92,12 +103,29 @@ pub enum RulesError {
         key: &'static str,
     },
     /// A rule has several different keys for its limits.
-    #[error("{key}: a queue has one key for all its limits; write the same key twice")]
+    #[error("{key}: a queue has one key for all its limits; write the same key everywhere")]
     SeveralKeys {
         /// The line of the setting.
         line: u32,
         /// The key of the setting.
         key: &'static str,
+    },
+    /// A rule has a strict order without a limit of leased jobs.
+    #[error(
+        "concurrency.order: a strict order needs a limit; add `concurrency.limit = 1` to this policy"
+    )]
+    StrictWithoutLimit {
+        /// The line of the setting.
+        line: u32,
+    },
+    /// A rule has a strict order of the whole queue, and a limit for each key.
+    #[error(
+        "concurrency.order: without `concurrency.key`, the whole queue has one order, so no other \
+         key can count; add the same key as `concurrency.key`"
+    )]
+    StrictWithoutKey {
+        /// The line of the setting.
+        line: u32,
     },
     /// All rules together are too large.
     #[error("all policies together are larger than 64KiB")]
@@ -112,11 +140,14 @@ impl RulesError {
             | RulesError::ExpiresToItself { line, .. }
             | RulesError::DeadInItself { line, .. }
             | RulesError::Circle { line, .. }
+            | RulesError::StandsForAnother { line, .. }
             | RulesError::TooManyCopies { line }
             | RulesError::RetryTimes { line }
             | RulesError::PausePart { line, .. }
             | RulesError::SeveralRates { line, .. }
             | RulesError::SeveralKeys { line, .. }
+            | RulesError::StrictWithoutLimit { line }
+            | RulesError::StrictWithoutKey { line }
             | RulesError::TooManyDestinations { line, .. } => *line,
             RulesError::TooLarge => 0,
         }
@@ -141,6 +172,7 @@ impl Rules {
             rule.check_rates()?;
             rule.check_pause()?;
             rule.check_keys()?;
+            rule.check_order()?;
         }
         let map = Map::of(self);
         for asked in self.0.iter().flat_map(|rule| &rule.settings) {
@@ -154,6 +186,9 @@ impl Rules {
                     if let Some(name) = self.circle_of_expiry(target) {
                         return Err(RulesError::ExpiresToItself { line, name: shown(&name) });
                     }
+                }
+                Setting::SameAs(Some(target)) if self.real_name(target).is_some() => {
+                    return Err(RulesError::StandsForAnother { line, name: shown(target) });
                 }
                 Setting::DeadQueue(DeadTarget::Queue(name)) if **name == *b"{name}" => {
                     return Err(RulesError::DeadInItself { line, name: shown(name) });
@@ -179,8 +214,8 @@ impl Rules {
     /// returns a queue of the circle. `None`: the path ends.
     fn circle_of_expiry(&self, target: &Name) -> Option<Name> {
         let mut seen = BTreeSet::new();
-        let mut at = target.clone();
-        while let Some(next) = self.of(&at).expire_to {
+        let mut at = self.real(target);
+        while let Some(next) = self.of(&at).expire_to.map(|next| self.real(&next)) {
             if !seen.insert(std::mem::replace(&mut at, next)) {
                 return Some(at);
             }
@@ -190,6 +225,10 @@ impl Rules {
 
     fn of(&self, name: &[u8]) -> Policy {
         self.resolve(name, parent_name(name))
+    }
+
+    fn real(&self, name: &[u8]) -> Name {
+        self.real_name(name).unwrap_or_else(|| name.into())
     }
 }
 
@@ -226,7 +265,9 @@ impl Rule {
     /// Checks that the limits of one rule count for the same key.
     fn check_keys(&self) -> Result<(), RulesError> {
         let keys = self.settings.iter().filter_map(|asked| match &asked.setting {
-            Setting::RateKey(Some(key)) | Setting::ConcurrencyKey(Some(key)) => Some((asked, key)),
+            Setting::RateKey(Some(key))
+            | Setting::ConcurrencyKey(Some(key))
+            | Setting::FairKey(Some(key)) => Some((asked, key)),
             _ => None,
         });
         let mut keys = keys.collect::<Vec<_>>().into_iter();
@@ -238,13 +279,34 @@ impl Rule {
             None => Ok(()),
         }
     }
+
+    /// Checks that a strict order has its limit in the same rule, and that no other key is beside it.
+    fn check_order(&self) -> Result<(), RulesError> {
+        let is_strict =
+            |asked: &&RuleSetting| asked.setting == Setting::ConcurrencyOrder(Order::Strict);
+        let Some(strict) = self.settings.iter().find(is_strict) else { return Ok(()) };
+        let line = strict.line;
+        let has =
+            |wanted: fn(&Setting) -> bool| self.settings.iter().any(|asked| wanted(&asked.setting));
+        if !has(|setting| matches!(setting, Setting::Concurrency(Some(_)))) {
+            return Err(RulesError::StrictWithoutLimit { line });
+        }
+        let has_key = has(|setting| matches!(setting, Setting::ConcurrencyKey(Some(_))));
+        let other = |setting: &Setting| {
+            matches!(setting, Setting::RateKey(Some(_)) | Setting::FairKey(Some(_)))
+        };
+        if !has_key && has(other) {
+            return Err(RulesError::StrictWithoutKey { line });
+        }
+        Ok(())
+    }
 }
 
 impl Setting {
     /// The destinations in the value of the setting.
     fn names(&self) -> &[Name] {
         match self {
-            Setting::ExpireTo(name) => name.as_slice(),
+            Setting::ExpireTo(name) | Setting::SameAs(name) => name.as_slice(),
             Setting::DeadQueue(DeadTarget::Queue(name)) => std::slice::from_ref(name),
             Setting::Alias(names) | Setting::CopyTo(names) => names,
             _ => &[],
@@ -256,7 +318,15 @@ impl Setting {
 /// policy of a queue has the next destinations of a put. Each queue of a circle is a destination of
 /// another queue of the circle. So other queues need no check.
 struct Map<'a> {
-    onward: Vec<(&'a Name, Policy)>,
+    onward: Vec<Destination<'a>>,
+}
+
+struct Destination<'a> {
+    /// The name in the rule.
+    name: &'a Name,
+    /// The name of the queue that it stands for, and the policy of this queue.
+    real: Name,
+    policy: Policy,
 }
 
 impl<'a> Map<'a> {
@@ -267,7 +337,12 @@ impl<'a> Map<'a> {
         let mut names: Vec<&Name> = routes.flat_map(|asked| asked.setting.names()).collect();
         names.sort_unstable();
         names.dedup();
-        Map { onward: names.into_iter().map(|name| (name, rules.of(name))).collect() }
+        let onward = names.into_iter().map(|name| {
+            let real = rules.real(name);
+            let policy = rules.of(&real);
+            Destination { name, real, policy }
+        });
+        Map { onward: onward.collect() }
     }
 
     /// The number of queues that a put into all these queues reaches. A queue counts once for each
@@ -279,15 +354,16 @@ impl<'a> Map<'a> {
     ) -> Result<usize, Endless<'m>> {
         let mut count = 0;
         for name in names {
-            if way.contains(&&**name) {
+            let found = self.onward.binary_search_by_key(&name, |known| known.name);
+            let Destination { real, policy, .. } =
+                &self.onward[found.expect("all destinations are in the map")];
+            if way.contains(&&**real) {
                 return Err(Endless::Circle(name));
             }
             if way.len() == DESTINATIONS_MAX {
                 return Err(Endless::TooMany);
             }
-            way.push(name);
-            let found = self.onward.binary_search_by_key(&name, |(known, _)| known);
-            let (_, policy) = &self.onward[found.expect("all destinations are in the map")];
+            way.push(real);
             count += 1 + self.reach(&policy.alias, way)? + self.reach(&policy.copy_to, way)?;
             way.pop();
             if count > DESTINATIONS_MAX {

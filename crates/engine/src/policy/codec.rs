@@ -10,8 +10,8 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use super::{
-    Backoff, DeadTarget, Key, Name, OnDuplicate, Pattern, Per, QueueSync, Rate, Rule, RuleSetting,
-    Rules, Setting, UniqueWindow, WhenFull,
+    Aging, Backoff, DeadTarget, FairMode, KeptBody, Key, Name, OnDuplicate, Order, Pattern, Per,
+    QueueSync, Rate, Rule, RuleSetting, Rules, Setting, UniqueWindow, Weight, WhenFull,
 };
 
 const VERSION: u8 = 1;
@@ -77,7 +77,8 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         | Setting::Idle(number)
         | Setting::OpenTimeout(number)
         | Setting::MemoryMax(number)
-        | Setting::DeadKeep(number) => put_number(bytes, *number),
+        | Setting::DeadKeep(number)
+        | Setting::ResultKeep(number) => put_number(bytes, *number),
         // The parts of a pause window have one tag, and a byte of their own.
         Setting::PauseCron(cron) => {
             bytes.extend([0, cron.is_some().into()]);
@@ -105,14 +106,33 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         Setting::WhenFull(when_full) => bytes.push(match when_full {
             WhenFull::Refuse => 0,
             WhenFull::DropOldest => 1,
+            WhenFull::Block => 2,
         }),
         Setting::FanoutOnly(truth)
+        | Setting::DurableLeases(truth)
         | Setting::Retries(truth)
         | Setting::RetryRelease(truth)
         | Setting::RetryDisconnect(truth)
         | Setting::Pause(truth)
-        | Setting::IgnoreBuried(truth) => bytes.push((*truth).into()),
-        Setting::ExpireTo(name) | Setting::PauseReason(name) => {
+        | Setting::IgnoreBuried(truth)
+        | Setting::History(truth) => bytes.push((*truth).into()),
+        // Two parts of `fair` have one tag, and a byte of their own.
+        Setting::FairMode(mode) => {
+            bytes.push(0);
+            bytes.push(match mode {
+                FairMode::RoundRobin => 0,
+                FairMode::InFlight => 1,
+            });
+        }
+        Setting::FairAcross(truth) => bytes.extend([1, (*truth).into()]),
+        Setting::FairWeights(weights) => {
+            put_count(bytes, weights.len());
+            for (text, weight) in weights {
+                put_name(bytes, text.as_bytes());
+                bytes.extend(weight.get().to_le_bytes());
+            }
+        }
+        Setting::ExpireTo(name) | Setting::SameAs(name) | Setting::PauseReason(name) => {
             bytes.push(name.is_some().into());
             if let Some(name) = name {
                 put_name(bytes, name);
@@ -129,10 +149,22 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             Some(QueueSync::Never) => bytes.push(3),
             Some(QueueSync::Memory) => bytes.push(4),
         },
-        Setting::RetryBase(number) | Setting::RetryMax(number) | Setting::DeadJobsMax(number) => {
+        Setting::RetryBase(number)
+        | Setting::RetryMax(number)
+        | Setting::DeadJobsMax(number)
+        | Setting::BlockFor(number)
+        | Setting::HistoryKeep(number)
+        | Setting::HistoryMax(number) => {
             bytes.extend(number.to_le_bytes());
         }
-        Setting::DeadQueue(DeadTarget::Bury) => bytes.push(0),
+        Setting::HistoryBody(KeptBody::Prefix(number)) => {
+            bytes.push(1);
+            bytes.extend(number.to_le_bytes());
+        }
+        Setting::HistoryBody(KeptBody::Full) => bytes.push(2),
+        Setting::DeadQueue(DeadTarget::Bury) | Setting::HistoryBody(KeptBody::None) => {
+            bytes.push(0);
+        }
         Setting::DeadQueue(DeadTarget::Drop) => bytes.push(1),
         Setting::DeadQueue(DeadTarget::Queue(name)) => {
             bytes.push(2);
@@ -149,16 +181,30 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
                 });
             }
         }
+        Setting::Aging(aging) => {
+            bytes.push(aging.is_some().into());
+            if let Some(Aging { steps, per_ms }) = aging {
+                bytes.extend(steps.get().to_le_bytes());
+                bytes.extend(per_ms.get().to_le_bytes());
+            }
+        }
         Setting::RateBurst(number) | Setting::Concurrency(number) => {
             bytes.push(number.is_some().into());
             bytes.extend(number.iter().flat_map(|number| number.get().to_le_bytes()));
         }
+        Setting::ConcurrencyOrder(order) => bytes.push(match order {
+            Order::Loose => 0,
+            Order::Strict => 1,
+        }),
         Setting::RetryBackoff(backoff) => bytes.push(match backoff {
             Backoff::None => 0,
             Backoff::Linear => 1,
             Backoff::Exponential => 2,
         }),
-        Setting::UniqueBy(key) | Setting::RateKey(key) | Setting::ConcurrencyKey(key) => {
+        Setting::UniqueBy(key)
+        | Setting::RateKey(key)
+        | Setting::ConcurrencyKey(key)
+        | Setting::FairKey(key) => {
             bytes.push(key.is_some().into());
             if let Some(key) = key {
                 put_name(bytes, key.as_str().as_bytes());
@@ -176,6 +222,7 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
             OnDuplicate::ReturnExisting => 0,
             OnDuplicate::Refuse => 1,
             OnDuplicate::Bump => 2,
+            OnDuplicate::ReplaceBody => 3,
         }),
     }
 }
@@ -194,6 +241,7 @@ fn tag(setting: &Setting) -> u8 {
         Setting::OpenTimeout(_) => 10,
         Setting::FanoutOnly(_) => 11,
         Setting::Sync(_) => 12,
+        Setting::DurableLeases(_) => 65,
         Setting::Alias(_) => 13,
         Setting::CopyTo(_) => 14,
         Setting::MemoryMax(_) => 15,
@@ -211,6 +259,8 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Ttr(_) => 41,
         Setting::Priority(_) => 42,
         Setting::Delay(_) => 43,
+        Setting::SameAs(_) => 44,
+        Setting::BlockFor(_) => 56,
         Setting::Pause(_) => 45,
         Setting::PauseReason(_) => 46,
         Setting::PauseCron(_) | Setting::PauseLength(_) | Setting::PauseZone(_) => 47,
@@ -219,10 +269,20 @@ fn tag(setting: &Setting) -> u8 {
         Setting::RateKey(_) => 33,
         Setting::Concurrency(_) => 34,
         Setting::ConcurrencyKey(_) => 35,
+        Setting::ConcurrencyOrder(_) => 36,
+        Setting::FairKey(_) => 37,
+        Setting::FairWeights(_) => 38,
+        Setting::FairMode(_) | Setting::FairAcross(_) => 39,
+        Setting::Aging(_) => 40,
         Setting::UniqueBy(_) => 27,
         Setting::UniqueWindow(_) => 28,
         Setting::OnDuplicate(_) => 29,
         Setting::IgnoreBuried(_) => 30,
+        Setting::History(_) => 60,
+        Setting::HistoryKeep(_) => 61,
+        Setting::HistoryMax(_) => 62,
+        Setting::HistoryBody(_) => 63,
+        Setting::ResultKeep(_) => 64,
     }
 }
 
@@ -313,8 +373,13 @@ impl Reader<'_> {
             2 => Setting::BytesMax(self.number()?),
             3 => Setting::ItemBytesMax(self.number()?),
             4 => Setting::AgeMax(self.number()?),
-            5 if self.boolean()? => Setting::WhenFull(WhenFull::DropOldest),
-            5 => Setting::WhenFull(WhenFull::Refuse),
+            5 => Setting::WhenFull(match self.byte()? {
+                0 => WhenFull::Refuse,
+                1 => WhenFull::DropOldest,
+                2 => WhenFull::Block,
+                _ => return Err(Malformed),
+            }),
+            56 => Setting::BlockFor(self.large()?),
             6 => Setting::ExpireTo(self.name_or_none()?),
             7 => Setting::ExpireSweep(self.small_or_none()?),
             8 => Setting::Idle(self.number()?),
@@ -322,6 +387,7 @@ impl Reader<'_> {
             10 => Setting::OpenTimeout(self.number()?),
             11 => Setting::FanoutOnly(self.boolean()?),
             12 => Setting::Sync(self.sync()?),
+            65 => Setting::DurableLeases(self.boolean()?),
             13 => Setting::Alias(self.list(Reader::name)?.into()),
             14 => Setting::CopyTo(self.list(Reader::name)?.into()),
             15 => Setting::MemoryMax(self.number()?),
@@ -344,6 +410,7 @@ impl Reader<'_> {
             41 => Setting::Ttr(self.small_or_none()?),
             42 => Setting::Priority(self.small()?),
             43 => Setting::Delay(self.small()?),
+            44 => Setting::SameAs(self.name_or_none()?),
             45 => Setting::Pause(self.boolean()?),
             46 => Setting::PauseReason(self.name_or_none()?),
             47 => match self.byte()? {
@@ -358,6 +425,17 @@ impl Reader<'_> {
             33 => Setting::RateKey(self.key()?),
             34 => Setting::Concurrency(self.limit()?),
             35 => Setting::ConcurrencyKey(self.key()?),
+            36 if self.boolean()? => Setting::ConcurrencyOrder(Order::Strict),
+            36 => Setting::ConcurrencyOrder(Order::Loose),
+            37 => Setting::FairKey(self.key()?),
+            38 => Setting::FairWeights(self.list(Reader::weight)?.into()),
+            39 => match self.byte()? {
+                0 if self.boolean()? => Setting::FairMode(FairMode::InFlight),
+                0 => Setting::FairMode(FairMode::RoundRobin),
+                1 => Setting::FairAcross(self.boolean()?),
+                _ => return Err(Malformed),
+            },
+            40 => Setting::Aging(if self.boolean()? { Some(self.aging()?) } else { None }),
             27 => Setting::UniqueBy(self.key()?),
             28 => Setting::UniqueWindow(match self.byte()? {
                 0 => UniqueWindow::UntilDone,
@@ -369,9 +447,20 @@ impl Reader<'_> {
                 0 => OnDuplicate::ReturnExisting,
                 1 => OnDuplicate::Refuse,
                 2 => OnDuplicate::Bump,
+                3 => OnDuplicate::ReplaceBody,
                 _ => return Err(Malformed),
             }),
             30 => Setting::IgnoreBuried(self.boolean()?),
+            60 => Setting::History(self.boolean()?),
+            61 => Setting::HistoryKeep(self.large()?),
+            62 => Setting::HistoryMax(self.large()?),
+            64 => Setting::ResultKeep(self.number()?),
+            63 => Setting::HistoryBody(match self.byte()? {
+                0 => KeptBody::None,
+                1 => KeptBody::Prefix(self.small()?),
+                2 => KeptBody::Full,
+                _ => return Err(Malformed),
+            }),
             _ => return Err(Malformed),
         })
     }
@@ -385,6 +474,18 @@ impl Reader<'_> {
             _ => return Err(Malformed),
         };
         Ok(Rate { milli, per })
+    }
+
+    fn aging(&mut self) -> Result<Aging, Malformed> {
+        let steps = NonZeroU32::new(self.small()?).ok_or(Malformed)?;
+        let per_ms = NonZeroU32::new(self.small()?).ok_or(Malformed)?;
+        Ok(Aging { steps, per_ms })
+    }
+
+    fn weight(&mut self) -> Result<Weight, Malformed> {
+        let text = self.parsed::<String>()?;
+        let weight = NonZeroU32::new(self.small()?).ok_or(Malformed)?;
+        Ok((text.into(), weight))
     }
 
     /// A number from 1 on, if there is one.

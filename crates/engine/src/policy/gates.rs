@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use super::{Key, Policy};
+use super::fair::Share;
+use super::{Aging, Key, Policy};
 
 /// How many jobs a queue hands out in a time, at most. All numbers are whole, so that a bucket fills
 /// exactly, however long it takes.
@@ -36,6 +37,17 @@ impl Per {
     }
 }
 
+/// Whether other jobs can pass a job that was handed out and is not done.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum Order {
+    /// They can pass it while it is delayed.
+    #[default]
+    Loose,
+    /// The job keeps its slot until it is done or buried, also while it is delayed. When it is ready
+    /// again, it comes first.
+    Strict,
+}
+
 impl Policy {
     /// How many jobs a queue with a rate can hand out at once. By default, this is the number of a
     /// second, and at least 1.
@@ -44,16 +56,17 @@ impl Policy {
         self.rate_burst.map_or(of_a_second.max(1), NonZeroU32::get)
     }
 
-    /// Whether the queue limits its hand-outs.
+    /// Whether the queue limits or orders its hand-outs.
     pub fn has_gates(&self) -> bool {
-        self.rate.is_some() || self.concurrency.is_some()
+        self.rate.is_some() || self.concurrency.is_some() || self.lane_rules().is_some()
     }
 
     /// Where the group key of a job is. A queue has one such place: if several keys are set, the first
-    /// of `concurrency.key` and `rate.key` counts.
+    /// of `concurrency.key`, `rate.key` and `fair.key` counts.
     pub fn group_key(&self) -> Option<&Key> {
         let slots = self.concurrency_key.as_ref().filter(|_| self.concurrency.is_some());
-        slots.or_else(|| self.rate_key.as_ref().filter(|_| self.rate.is_some()))
+        let rate = || self.rate_key.as_ref().filter(|_| self.rate.is_some());
+        slots.or_else(rate).or(self.fair.key.as_ref())
     }
 
     /// The rate of all jobs of the queue together.
@@ -61,25 +74,62 @@ impl Policy {
         self.rate.filter(|_| self.rate_key.is_none())
     }
 
-    /// The limit of all leased jobs of the queue together.
+    /// The limit of all leased jobs of the queue together, if its order is loose.
     pub(crate) fn queue_slots(&self) -> Option<NonZeroU32> {
-        self.concurrency.filter(|_| self.concurrency_key.is_none())
+        self.concurrency.filter(|_| self.concurrency_key.is_none() && !self.is_strict())
     }
 
-    /// The limits of each key. `None`: no limit counts for each key.
+    /// Whether the order of the jobs of the queue, or of each key, is strict.
+    pub fn is_strict(&self) -> bool {
+        self.concurrency.is_some() && self.concurrency_order == Order::Strict
+    }
+
+    /// Whether a queue that had the policy `old` must sort its jobs again. Meanwhile it hands out none.
+    pub fn sorts_after(&self, old: &Policy) -> bool {
+        let lanes = |policy: &Policy| (policy.lane_rules(), policy.lane_weights());
+        self.lane_rules().is_some() && lanes(self) != lanes(old)
+    }
+
+    /// Whether the leases of a queue that had the policy `old` do not count for the limit of leased
+    /// jobs, because nobody knows which lanes they would count for.
+    pub fn forgets_leases_of(&self, old: &Policy) -> bool {
+        let is_keyed = |policy: &Policy| policy.lane_rules().is_some_and(|rules| rules.is_keyed);
+        let has_slots = self.lane_rules().is_some_and(|rules| rules.slots.is_some());
+        has_slots && is_keyed(self) && !is_keyed(old)
+    }
+
+    /// How the queue orders its jobs by their keys. `None`: it does not need lanes.
     pub(crate) fn lane_rules(&self) -> Option<LaneRules> {
-        self.group_key()?;
+        let is_strict = self.is_strict();
+        // A strict order without a key is the order of the whole queue.
+        let is_whole = is_strict && self.concurrency_key.is_none();
+        let is_keyed = !is_whole && self.group_key().is_some();
+        if !is_keyed && !is_strict && self.aging.is_none() {
+            return None;
+        }
         Some(LaneRules {
+            is_keyed,
+            is_strict,
+            share: self.share().filter(|_| is_keyed),
+            aging: self.aging,
             rate: self.rate.filter(|_| self.rate_key.is_some()),
             burst: if self.rate_key.is_some() { self.burst() } else { 1 },
-            slots: self.concurrency.filter(|_| self.concurrency_key.is_some()),
+            slots: self.concurrency.filter(|_| is_strict || self.concurrency_key.is_some()),
         })
     }
 }
 
-/// The limits of each key of a queue.
+/// How a queue orders its jobs by their keys.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct LaneRules {
+    /// Each key has a lane. If not, all jobs are in one lane.
+    pub(crate) is_keyed: bool,
+    /// See [`Order::Strict`].
+    pub(crate) is_strict: bool,
+    /// How the lanes share the hand-outs. `None`: the lane with the best first job comes first.
+    pub(crate) share: Option<Share>,
+    /// See [`Policy::aging`].
+    pub(crate) aging: Option<Aging>,
     /// How many jobs of a key the queue hands out in a time.
     pub(crate) rate: Option<Rate>,
     /// How many of them it can hand out at once.

@@ -1,5 +1,6 @@
 //! The rules in force, and the names that are aliases by these rules.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -14,10 +15,22 @@ pub(crate) struct InForce {
     named: BTreeSet<Name>,
     /// Whether any rule makes an alias.
     has_aliases: bool,
+    /// Whether any rule makes a name stand for another queue.
+    has_same_as: bool,
     /// Whether any rule limits the memory of a queue.
     limits_memory: bool,
     /// Whether any rule pauses queues by a schedule.
     pauses_by_schedule: bool,
+    /// Whether any rule lets puts wait for room.
+    blocks_puts: bool,
+    /// Whether any rule lets puts replace the bodies of jobs.
+    replaces_bodies: bool,
+    /// Whether any rule makes the leases of a queue durable.
+    has_durable_leases: bool,
+    /// Whether any rule keeps a history of jobs.
+    keeps_history: bool,
+    /// Whether any rule keeps the outcomes of jobs.
+    keeps_results: bool,
     /// Counts of the aliases in `named`. An alias that matches only a pattern with wildcards has no
     /// counts, because clients could use any number of such names.
     aliases: BTreeMap<Name, AliasCounts>,
@@ -38,7 +51,24 @@ impl InForce {
     /// The policy of the queue of this name. `parent`: the parent of the queue, if the queue is a
     /// child.
     pub(crate) fn resolve(&self, name: &[u8], parent: Option<&[u8]>) -> Policy {
-        self.rules.resolve(name, parent)
+        if !self.has_same_as {
+            return self.rules.resolve_own(name, parent);
+        }
+        match self.rules.real_name(name) {
+            Some(target) => Policy::moving_to(target),
+            None => Policy { same_as: None, ..self.rules.resolve_own(name, parent) },
+        }
+    }
+
+    /// Whether any name stands for another queue.
+    pub(crate) fn have_same_as(&self) -> bool {
+        self.has_same_as
+    }
+
+    /// The name of the queue that this name stands for.
+    pub(crate) fn real_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        let real = if self.has_same_as { self.rules.real_name(name) } else { None };
+        real.map_or(Cow::Borrowed(name), |real| Cow::Owned(real.into()))
     }
 
     /// Whether this name is one of the patterns without wildcards.
@@ -60,12 +90,44 @@ impl InForce {
         self.pauses_by_schedule
     }
 
+    /// Whether puts into any queue can wait for room.
+    pub(crate) fn block_puts(&self) -> bool {
+        self.blocks_puts
+    }
+
+    /// Whether puts into any queue can replace the bodies of jobs.
+    pub(crate) fn replace_bodies(&self) -> bool {
+        self.replaces_bodies
+    }
+
+    /// Whether any rule makes the leases of a queue durable.
+    #[inline]
+    pub(crate) fn have_durable_leases(&self) -> bool {
+        self.has_durable_leases
+    }
+
+    /// Whether any rule keeps a history of jobs.
+    pub(crate) fn keep_history(&self) -> bool {
+        self.keeps_history
+    }
+
+    /// Whether any rule keeps the outcomes of jobs.
+    pub(crate) fn keep_results(&self) -> bool {
+        self.keeps_results
+    }
+
     /// Replaces the rules. The caller must call [`InForce::set_aliases`] next.
     pub(crate) fn replace(&mut self, rules: Rules) {
         let mut all = rules.0.iter().flat_map(|rule| &rule.settings);
         self.has_aliases = all.any(|asked| matches!(asked.setting, Setting::Alias(_)));
+        self.has_same_as = rules.have_same_as();
         self.limits_memory = rules.limit_memory();
         self.pauses_by_schedule = rules.pause_by_schedule();
+        self.blocks_puts = rules.block_puts();
+        self.replaces_bodies = rules.replace_bodies();
+        self.has_durable_leases = rules.have_durable_leases();
+        self.keeps_history = rules.keep_history();
+        self.keeps_results = rules.keep_results();
         self.named = rules.literal_names().map(Into::into).collect();
         self.rules = rules;
     }

@@ -166,6 +166,11 @@ impl Key {
         }
     }
 
+    /// The hash of the key with these bytes.
+    pub(crate) fn hash_of(&self, bytes: &[u8]) -> KeyHash {
+        self.value(bytes).hash
+    }
+
     /// The key with these bytes.
     fn value(&self, bytes: &[u8]) -> KeyValue {
         if bytes.is_empty() {

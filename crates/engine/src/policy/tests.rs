@@ -98,9 +98,9 @@ fn each_value_knows_its_line() {
     let all = rules.resolve_with_origins(b"mail", None);
     assert_eq!(all[0], (Setting::JobsMax(Some(2)), Some(8)));
     assert_eq!(all[1], (Setting::BytesMax(None), None));
-    assert_eq!(all[8], (Setting::OpenMax(7), Some(4)));
+    assert_eq!(all[9], (Setting::OpenMax(7), Some(4)));
     let keys = all.map(|(setting, _)| setting.key());
-    assert_eq!((keys[0], keys[14]), ("limits.jobs", "route.copy_to"));
+    assert_eq!((keys[0], keys[16]), ("limits.jobs", "route.copy_to"));
 }
 
 #[test]
@@ -219,6 +219,7 @@ fn some_setting() -> impl Strategy<Value = Setting> {
         any::<Option<u64>>().prop_map(Setting::OpenTimeout),
         any::<bool>().prop_map(Setting::FanoutOnly),
         some_sync().prop_map(Setting::Sync),
+        any::<bool>().prop_map(Setting::DurableLeases),
         any::<Option<u64>>().prop_map(Setting::MemoryMax),
         some_names().prop_map(Setting::Alias),
         some_names().prop_map(Setting::CopyTo),
@@ -242,6 +243,12 @@ fn some_unique_setting() -> impl Strategy<Value = Setting> {
         prop_oneof![Just(OnDuplicate::ReturnExisting), Just(OnDuplicate::Refuse)]
             .prop_map(Setting::OnDuplicate),
         any::<bool>().prop_map(Setting::IgnoreBuried),
+        any::<bool>().prop_map(Setting::History),
+        any::<u64>().prop_map(Setting::HistoryKeep),
+        any::<u64>().prop_map(Setting::HistoryMax),
+        any::<u32>().prop_map(|bytes| Setting::HistoryBody(KeptBody::Prefix(bytes))),
+        Just(Setting::HistoryBody(KeptBody::Full)),
+        any::<Option<u64>>().prop_map(Setting::ResultKeep),
     ]
 }
 

@@ -39,4 +39,6 @@ pub enum OnDuplicate {
     /// Like `ReturnExisting`. If the other job is ready or delayed, it also gets the more urgent one
     /// of the two priorities, and the earlier one of the two due times.
     Bump,
+    /// Like `ReturnExisting`. If no worker has the other job, it also gets the body of the put.
+    ReplaceBody,
 }

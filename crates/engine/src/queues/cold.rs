@@ -96,6 +96,11 @@ impl Cold {
         [&self.ready, &self.delayed, &self.buried].iter().all(|list| list.blocks.is_empty())
     }
 
+    /// Whether any ready or delayed job is cold.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.ready.blocks.is_empty() || !self.delayed.blocks.is_empty()
+    }
+
     /// When the first delayed job is due.
     fn first_due(&self) -> Option<Millis> {
         self.delayed.first().map(|((due, _), _)| Millis(due))
@@ -186,7 +191,7 @@ impl Queue {
     /// The next job, if it is in memory. If no lane is open, it is the first job.
     pub(crate) fn first_ready(&self) -> Option<JobSlot> {
         let lanes = self.extension().and_then(Extension::lanes).filter(|lanes| lanes.are_wanted());
-        if let Some((_, slot)) = lanes.and_then(Lanes::next) {
+        if let Some(slot) = lanes.and_then(Lanes::next) {
             return Some(slot);
         }
         let (_, slot) = self.ready().first().filter(|_| !self.head_is_cold())?;

@@ -147,6 +147,7 @@ impl Extension {
     /// Whether a put to this queue goes to this queue only.
     pub(crate) fn is_single(&self) -> bool {
         !self.parent
+            && self.policy.same_as.is_none()
             && !self.policy.fanout_only
             && self.policy.copy_to.is_empty()
             && self.policy.alias.is_empty()

@@ -135,7 +135,7 @@ impl Extension {
 
     /// Gives the queue another policy. Its bucket keeps its whole tokens, as far as the new burst
     /// allows. The gates can shut now, but they do not open.
-    /// Leases before `first_lease` do not count for their keys if no limit for each key applied before.
+    /// Leases before `first_lease` do not count for their keys if the queue had no lanes before.
     pub(super) fn change_policy(&mut self, policy: Policy, terms: GateTerms, first_lease: LeaseId) {
         let before = self.policy().queue_rate();
         let tokens = before.map_or(0, |rate| {
@@ -148,11 +148,12 @@ impl Extension {
         } else if let Some(rate) = before {
             self.gates.bucket = self.gates.bucket(self.policy(), rate, terms);
         }
-        let rules = policy.lane_rules();
+        let (rules, weights) = (policy.lane_rules(), policy.lane_weights());
         match (&mut self.lanes, rules) {
-            (Some(lanes), rules) => lanes.change_rules(rules, terms),
+            (Some(lanes), rules) => lanes.change_rules(rules, weights, terms),
             (None, Some(rules)) => {
-                self.lanes = Some(Box::new(Lanes::new(rules, terms.now, first_lease)));
+                let lanes = Lanes::new((rules, weights), terms.now, first_lease);
+                self.lanes = Some(Box::new(lanes));
             }
             (None, None) => {}
         }

@@ -1,5 +1,6 @@
-//! The lanes of a queue whose policy has limits for each key. A lane has the ready jobs of one key,
-//! in order, and what the limits need to know of this key.
+//! The lanes of a queue whose policy orders its jobs by keys. A lane has the ready jobs of one key, in
+//! order, and what the policy needs to know of this key. A queue whose policy has no key can have one
+//! lane for all its jobs.
 //!
 //! A lane is *open* if one more of its jobs may be handed out. A hand-out can close its lane, but
 //! only [`Lanes::open_next`] opens a lane. The engine calls it before each take, and by the queue's
@@ -9,63 +10,81 @@
 //! does not grow with their number. A closed lane has a place among the due lanes as soon as a moment
 //! or the end of a lease lets it open.
 //!
+//! If the order is *strict*, a job keeps its slot from its hand-out until it is done or buried, also
+//! while it is delayed. A lane counts these delayed jobs. When they are ready again, they come first.
+//! The engine knows from its counters that a job was handed out before, so a restart changes nothing.
+//!
+//! If the policy is *fair*, the lanes share the hand-outs. With *aging*, jobs become more urgent while
+//! they wait. Both are orders of jobs and lanes: see `lanes/order.rs`.
+//!
 //! A lane without jobs, leases and missing tokens is dropped. A new lane has the tokens that the
 //! dropped one would have: as many as have come since all buckets were empty, up to the burst.
 //!
-//! If the limits of a policy change, the jobs of the queue are sorted again, in slices of work.
-//! Meanwhile the queue hands out nothing.
+//! If the policy changes, the jobs of the queue are sorted again: see `lanes/sorting.rs`.
+
+mod heads;
+mod order;
+mod sorting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use super::gates::{Bucket, GateTerms, token_parts};
-use super::queue::ReadyKey;
 use crate::collections::Slab;
 use crate::ids::{JobSlot, LeaseId, Millis};
-use crate::policy::{KeyHash, LaneRules};
+use crate::policy::{Aging, KeyHash, LaneRules, LaneWeights};
+pub(crate) use order::{DelayKey, Entrant};
+use order::{FIRST, LanePlace, Rank, Turn};
+use sorting::Phase;
+pub(crate) use sorting::Sorting;
 
 /// The bytes of a lane: its entry in the slab, in the tree of keys, and in the sets.
-const LANE_BYTES: u64 = 240;
-/// The bytes of a job in its lane: an entry of a tree.
-const ENTRY_BYTES: u64 = 48;
+const LANE_BYTES: u64 = 336;
+/// The bytes of a job in its lane: an entry of a tree. They were measured, with the allocator's sizes:
+/// 88 if the jobs of each key come one after the other, and 70 if they come in any order.
+const ENTRY_BYTES: u64 = 80;
 
 /// The lanes of a queue: see the module.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     rules: LaneRules,
+    weights: LaneWeights,
     by_key: BTreeMap<KeyHash, u32>,
     table: Slab<Lane>,
     /// The ready jobs, by lane.
-    jobs: BTreeMap<(u32, ReadyKey), JobSlot>,
-    /// The open lanes that have a job, by the place of their first job.
-    eligible: BTreeSet<(ReadyKey, u32)>,
+    jobs: BTreeMap<(u32, LanePlace), ReadyJob>,
+    /// The open lanes that have a job, by their rank.
+    eligible: BTreeSet<(Rank, u32)>,
+    /// The lanes of a fair queue that have a job, by the moment since when their first job is ready.
+    heads: BTreeSet<(Millis, u32)>,
     /// The lanes that need a look at a moment: to open, or to be dropped.
     due: BTreeSet<(Millis, u32)>,
     /// All buckets were empty at this moment.
     empty_at: Millis,
-    /// The leases with smaller numbers are not counted.
+    /// The leases with smaller numbers are not counted: they began under other rules, and count for no
+    /// key. Without keys, it is 0: see [`Lanes::count_leases`].
     first_lease: LeaseId,
+    /// See [`Turn`].
+    next_turn: u64,
     phase: Phase,
-    /// The policy has limits for each key again, while the lanes are being dropped. New lanes come
-    /// afterwards. Until then the queue hands out nothing.
+    /// The policy needs lanes again, while the lanes are being dropped. New lanes come afterwards.
+    /// Until then the queue hands out nothing.
     are_wanted_again: bool,
 }
 
-/// How far the jobs of the queue are sorted.
+/// A ready job in its lane.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Phase {
-    /// All ready jobs are in their lanes.
-    Sorted,
-    /// The ready jobs before this place are in their lanes.
-    Sorting(ReadyKey),
-    /// All ready jobs are in their lanes. Leases may have ended during the sorting, so each lane needs
-    /// a look. Those with keys up to this one have had it.
-    Reviewing(Option<KeyHash>),
-    /// The lanes lose all their jobs. Those with keys before this one, or with the same key, have
-    /// done so.
-    Clearing(Option<KeyHash>),
-    /// The policy has no limits for each key any more. All lanes are dropped.
-    Dropping,
+struct ReadyJob {
+    slot: JobSlot,
+    /// When the job became ready.
+    since: Millis,
+}
+
+/// The first job of a lane.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+struct FirstJob {
+    place: LanePlace,
+    slot: JobSlot,
+    since: Millis,
 }
 
 /// The ready jobs of one key.
@@ -75,10 +94,17 @@ struct Lane {
     /// The number of its ready jobs.
     ready: u32,
     leased: u32,
+    /// The number of its delayed jobs that keep their slots, because the order is strict.
+    delayed: u32,
+    /// See [`crate::policy::Fair::weights`].
+    weight: u32,
+    turn: Turn,
     bucket: Bucket,
     is_open: bool,
     /// Its place in [`Lanes::eligible`].
-    place: Option<ReadyKey>,
+    rank: Option<Rank>,
+    /// Its place in [`Lanes::heads`].
+    head: Option<Millis>,
     /// Its place in [`Lanes::due`].
     due: Option<Millis>,
 }
@@ -88,40 +114,33 @@ struct Lane {
 pub(crate) enum Closed {
     /// All its slots are in use.
     Slots(u32),
+    /// The order is strict. A delayed job has a slot, or another job comes first.
+    Order,
     /// It has no token before this moment.
     NoToken(Millis),
     /// The engine opens it next.
     Opens,
 }
 
-/// What a step of the sorting needs or did.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Sorting {
-    /// The first ready job at this place or behind it comes next.
-    From(ReadyKey),
-    /// A step is done.
-    Went,
-    /// All lanes are gone, and the queue needs none.
-    Gone,
-    /// There is nothing to sort.
-    Done,
-}
-
 impl Lane {
-    fn new(key: KeyHash, empty_at: Millis) -> Self {
+    fn new(key: KeyHash, weight: u32, empty_at: Millis) -> Self {
         Self {
             key,
             ready: 0,
             leased: 0,
+            delayed: 0,
+            weight,
+            turn: Turn::NONE,
             bucket: Bucket { parts: 0, at: empty_at },
             is_open: true,
-            place: None,
+            rank: None,
+            head: None,
             due: None,
         }
     }
 
     fn has_slot(&self, rules: &LaneRules) -> bool {
-        rules.slots.is_none_or(|limit| self.leased < limit.get())
+        rules.slots.is_none_or(|limit| self.leased.saturating_add(self.delayed) < limit.get())
     }
 
     fn has_token(&self, rules: &LaneRules, now: Millis) -> bool {
@@ -140,149 +159,39 @@ impl Lane {
 
 impl Lanes {
     /// Lanes of a queue, which gets its first job or is sorted next.
-    pub(super) fn new(rules: LaneRules, now: Millis, first_lease: LeaseId) -> Self {
+    pub(super) fn new(
+        (rules, weights): (LaneRules, LaneWeights),
+        now: Millis,
+        first_lease: LeaseId,
+    ) -> Self {
         Self {
             rules,
+            weights,
             by_key: BTreeMap::new(),
             table: Slab::default(),
             jobs: BTreeMap::new(),
             eligible: BTreeSet::new(),
+            heads: BTreeSet::new(),
             due: BTreeSet::new(),
             empty_at: now,
-            first_lease,
+            first_lease: if rules.is_keyed { first_lease } else { LeaseId(0) },
+            next_turn: 0,
             phase: Phase::Sorting((0, 0)),
             are_wanted_again: false,
         }
     }
 
+    /// Counts the leases from before, after [`Lanes::new`]. Without keys, all of them are in the one lane.
+    pub(super) fn count_leases(&mut self, terms: GateTerms) {
+        if !self.rules.is_keyed && terms.leased > 0 {
+            let at = self.ensure_lane(KeyHash::default(), terms);
+            self.lane_mut(at).leased = terms.leased;
+            self.refresh(at, terms);
+        }
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.by_key.len() as u64 * LANE_BYTES + self.jobs.len() as u64 * ENTRY_BYTES
-    }
-
-    /// Whether the policy of the queue has limits for each key.
-    pub(crate) fn are_wanted(&self) -> bool {
-        self.phase != Phase::Dropping || self.are_wanted_again
-    }
-
-    /// Whether the engine must sort the jobs of the queue, or drop lanes.
-    pub(crate) fn need_sorting(&self) -> bool {
-        self.phase != Phase::Sorted
-    }
-
-    /// Other rules apply. All buckets are empty from now on.
-    pub(super) fn change_rules(&mut self, rules: Option<LaneRules>, terms: GateTerms) {
-        let is_same = rules == Some(self.rules) && self.empty_at >= terms.empty_at;
-        match rules {
-            // The lanes that are being dropped make room for new ones afterwards.
-            None => {
-                self.phase = Phase::Dropping;
-                self.are_wanted_again = false;
-            }
-            Some(_) if self.phase == Phase::Dropping => self.are_wanted_again = true,
-            Some(_) if is_same => {}
-            Some(rules) => {
-                let is_new = rules != self.rules;
-                self.rules = rules;
-                self.empty_at = if is_new { terms.now } else { terms.empty_at };
-                self.phase = Phase::Clearing(None);
-            }
-        }
-    }
-
-    // --- Sorting ---
-
-    /// Does a step of the sorting, or says which ready job must enter its lane next.
-    pub(crate) fn sort(&mut self, terms: GateTerms) -> Sorting {
-        match self.phase {
-            Phase::Sorted => Sorting::Done,
-            Phase::Sorting(from) => Sorting::From(from),
-            Phase::Reviewing(after) => {
-                self.review_next(after, terms);
-                Sorting::Went
-            }
-            Phase::Dropping => {
-                let went = self.jobs.pop_first().is_some()
-                    || self.eligible.pop_first().is_some()
-                    || self.due.pop_first().is_some();
-                if went {
-                    return Sorting::Went;
-                }
-                let Some((_, at)) = self.by_key.pop_first() else { return Sorting::Gone };
-                self.table.remove(at);
-                Sorting::Went
-            }
-            Phase::Clearing(after) => {
-                self.clear_next(after, terms);
-                Sorting::Went
-            }
-        }
-    }
-
-    fn clear_next(&mut self, after: Option<KeyHash>, terms: GateTerms) {
-        if let Some(((at, _), _)) = self.jobs.pop_first() {
-            self.lane_mut(at).ready -= 1;
-            return;
-        }
-        if let Some((_, at)) = self.eligible.pop_first() {
-            self.lane_mut(at).place = None;
-            return;
-        }
-        if let Some((_, at)) = self.due.pop_first() {
-            self.lane_mut(at).due = None;
-            return;
-        }
-        let Some((key, at)) = self.lane_after(after) else {
-            self.phase = Phase::Sorting((0, 0));
-            return;
-        };
-        // Only the count of its leases stays.
-        let empty_at = self.empty_at;
-        let lane = self.lane_mut(at);
-        let leased = lane.leased;
-        *lane = Lane { leased, ..Lane::new(key, empty_at) };
-        if leased == 0 {
-            self.by_key.remove(&key);
-            self.table.remove(at);
-        } else {
-            self.close_if_needed(at, terms);
-        }
-        self.phase = Phase::Clearing(Some(key));
-    }
-
-    fn review_next(&mut self, after: Option<KeyHash>, terms: GateTerms) {
-        self.phase = match self.lane_after(after) {
-            None => Phase::Sorted,
-            Some((key, at)) => {
-                self.refresh(at, terms);
-                Phase::Reviewing(Some(key))
-            }
-        };
-    }
-
-    /// The lane with the next key, or the first one.
-    fn lane_after(&self, after: Option<KeyHash>) -> Option<(KeyHash, u32)> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.by_key.range((from, Bound::Unbounded)).next();
-        next.map(|(key, at)| (*key, *at))
-    }
-
-    /// The sorting has reached this place: `None` is the end of the list. The job before it has
-    /// entered its lane.
-    pub(crate) fn sorted_up_to(&mut self, next: Option<ReadyKey>) {
-        self.phase = next.map_or(Phase::Reviewing(None), Phase::Sorting);
-    }
-
-    /// Whether a ready job at this place is in its lane, or has to be.
-    fn has_reached(&self, place: ReadyKey) -> bool {
-        match self.phase {
-            Phase::Sorted | Phase::Reviewing(_) => true,
-            Phase::Sorting(from) => place < from,
-            Phase::Clearing(_) | Phase::Dropping => false,
-        }
-    }
-
-    fn is_at_rest(&self) -> bool {
-        matches!(self.phase, Phase::Sorted | Phase::Sorting(_) | Phase::Reviewing(_))
     }
 
     // --- Jobs ---
@@ -300,39 +209,67 @@ impl Lanes {
         if let Some(at) = self.by_key.get(&key) {
             return *at;
         }
-        let at = self.table.insert(Lane::new(key, self.empty_at));
+        let at = self.table.insert(Lane::new(key, self.weights.of(key), self.empty_at));
         self.by_key.insert(key, at);
         self.close_if_needed(at, terms);
         at
     }
 
-    /// A job of this key enters the list of ready jobs at this place.
-    pub(crate) fn enter(&mut self, key: KeyHash, place: ReadyKey, slot: JobSlot, terms: GateTerms) {
-        if self.has_reached(place) {
-            self.enter_sorted(key, place, slot, terms);
+    /// A job enters the list of ready jobs.
+    pub(crate) fn enter(&mut self, job: Entrant, slot: JobSlot, terms: GateTerms) {
+        if self.has_reached(job.place) {
+            self.enter_sorted(job, slot, terms);
         }
     }
 
     /// Like [`Lanes::enter`], for a job that the sorting has reached.
-    pub(crate) fn enter_sorted(
-        &mut self,
-        key: KeyHash,
-        place: ReadyKey,
-        slot: JobSlot,
-        terms: GateTerms,
-    ) {
-        let at = self.ensure_lane(key, terms);
-        if self.jobs.insert((at, place), slot).is_none() {
-            self.lane_mut(at).ready += 1;
+    fn enter_sorted(&mut self, job: Entrant, slot: JobSlot, terms: GateTerms) {
+        let at = self.ensure_lane(job.key, terms);
+        let place = job.place_in_lane(&self.rules);
+        let ready = ReadyJob { slot, since: job.ready_since };
+        if self.jobs.insert((at, place), ready).is_none() {
+            let lane = self.lane_mut(at);
+            lane.ready += 1;
+            if lane.ready == 1 {
+                self.begin_turn(at);
+            }
             self.refresh(at, terms);
         }
     }
 
-    /// A job of this key leaves the list of ready jobs.
-    pub(crate) fn leave(&mut self, key: KeyHash, place: ReadyKey, terms: GateTerms) {
-        let Some(&at) = self.by_key.get(&key) else { return };
+    /// A job leaves the list of ready jobs.
+    pub(crate) fn leave(&mut self, job: Entrant, terms: GateTerms) {
+        let Some(&at) = self.by_key.get(&job.key) else { return };
+        let place = job.place_in_lane(&self.rules);
         if self.jobs.remove(&(at, place)).is_some() {
             self.lane_mut(at).ready -= 1;
+            self.refresh(at, terms);
+        }
+    }
+
+    /// A job enters the list of delayed jobs at this place. If the order is strict, and the job was
+    /// handed out before, it keeps its slot.
+    pub(crate) fn enter_delayed(&mut self, job: Entrant, place: DelayKey, terms: GateTerms) {
+        if self.rules.is_strict && job.has_begun && self.has_counted(place) {
+            self.count_delayed(job.key, terms);
+        }
+    }
+
+    fn count_delayed(&mut self, key: KeyHash, terms: GateTerms) {
+        let at = self.ensure_lane(key, terms);
+        self.lane_mut(at).delayed += 1;
+        self.refresh(at, terms);
+    }
+
+    /// A job leaves the list of delayed jobs.
+    pub(crate) fn leave_delayed(&mut self, job: Entrant, place: DelayKey, terms: GateTerms) {
+        if self.rules.is_strict
+            && job.has_begun
+            && self.has_counted(place)
+            && let Some(&at) = self.by_key.get(&job.key)
+        {
+            let lane = self.lane_mut(at);
+            lane.delayed = lane.delayed.saturating_sub(1);
             self.refresh(at, terms);
         }
     }
@@ -350,6 +287,7 @@ impl Lanes {
             lane.bucket = lane.bucket.at(terms.now, rate, rules.burst);
             lane.bucket.parts = lane.bucket.parts.saturating_sub(token_parts(rate));
         }
+        self.use_turn(at);
         self.refresh(at, terms);
     }
 
@@ -380,9 +318,10 @@ impl Lanes {
         }
         self.close_if_needed(at, terms);
         let rules = self.rules;
-        let first = self.first_in(at).map(|(place, _)| place);
+        let first = self.first_in(at);
+        self.set_head(at, first.map(|first| first.since));
         let lane = self.lane_mut(at);
-        let is_idle = lane.ready == 0 && lane.leased == 0;
+        let is_idle = lane.ready == 0 && lane.leased == 0 && lane.delayed == 0;
         let full_at = lane.full_at(&rules);
         let due = if lane.is_open {
             is_idle.then_some(full_at)
@@ -395,16 +334,16 @@ impl Lanes {
             }))
         };
         let due = due.filter(|_| !is_idle || full_at > terms.now);
-        let place = first.filter(|_| lane.is_open);
-        let (old_place, old_due) =
-            (std::mem::replace(&mut lane.place, place), std::mem::replace(&mut lane.due, due));
+        let rank = first.filter(|_| lane.is_open).map(|first| lane.rank(&rules, first.place));
+        let (old_rank, old_due) =
+            (std::mem::replace(&mut lane.rank, rank), std::mem::replace(&mut lane.due, due));
         let (key, is_dropped) = (lane.key, is_idle && full_at <= terms.now);
-        if old_place != place {
-            if let Some(place) = old_place {
-                self.eligible.remove(&(place, at));
+        if old_rank != rank {
+            if let Some(rank) = old_rank {
+                self.eligible.remove(&(rank, at));
             }
-            if let Some(place) = place {
-                self.eligible.insert((place, at));
+            if let Some(rank) = rank {
+                self.eligible.insert((rank, at));
             }
         }
         if old_due != due {
@@ -456,15 +395,36 @@ impl Lanes {
 
     // --- Hand-outs ---
 
-    fn first_in(&self, at: u32) -> Option<(ReadyKey, JobSlot)> {
-        let first = self.jobs.range((at, (0, 0))..).next();
-        first.filter(|((lane, _), _)| *lane == at).map(|((_, place), slot)| (*place, *slot))
+    fn first_in(&self, at: u32) -> Option<FirstJob> {
+        let ((lane, place), job) = self.jobs.range((at, FIRST)..).next()?;
+        let ReadyJob { slot, since } = *job;
+        (*lane == at).then_some(FirstJob { place: *place, slot, since })
     }
 
     /// The job that is handed out next.
-    pub(crate) fn next(&self) -> Option<(ReadyKey, JobSlot)> {
-        let (place, at) = *self.eligible.first()?;
-        self.jobs.get(&(at, place)).map(|slot| (place, *slot))
+    pub(crate) fn next(&self) -> Option<JobSlot> {
+        // While lanes are cleared, their entries have the places of the former rules. A job that ends
+        // meanwhile is not found there, so its entry stays.
+        if !self.is_at_rest() {
+            return None;
+        }
+        let (_, at) = *self.eligible.first()?;
+        self.first_in(at).map(|first| first.slot)
+    }
+
+    /// Whether each key has a lane. If not, all jobs are in one lane.
+    pub(crate) fn are_keyed(&self) -> bool {
+        self.rules.is_keyed
+    }
+
+    /// How fast the jobs become more urgent.
+    pub(crate) fn aging(&self) -> Option<Aging> {
+        self.rules.aging
+    }
+
+    /// Whether the order of the jobs of a lane is strict.
+    pub(crate) fn are_strict(&self) -> bool {
+        self.rules.is_strict
     }
 
     /// A lower bound of the number of jobs that can be handed out now.
@@ -479,7 +439,7 @@ impl Lanes {
 
     /// Why a job of this key may not be handed out. `None`: it may.
     pub(crate) fn closed(&self, key: KeyHash, terms: GateTerms) -> Option<Closed> {
-        let new = Lane::new(key, self.empty_at);
+        let new = Lane::new(key, 1, self.empty_at);
         let Some(lane) = self.lane_of(key) else {
             let rate = self.rules.rate.filter(|_| !new.has_token(&self.rules, terms.now))?;
             return Some(Closed::NoToken(new.bucket.next_token(rate)));
@@ -488,6 +448,7 @@ impl Lanes {
             return None;
         }
         Some(match self.rules.slots.filter(|_| !lane.has_slot(&self.rules)) {
+            Some(limit) if lane.leased < limit.get() => Closed::Order,
             Some(limit) => Closed::Slots(limit.get()),
             None => match lane.due.filter(|due| *due > terms.now) {
                 Some(due) => Closed::NoToken(due),
@@ -496,24 +457,66 @@ impl Lanes {
         })
     }
 
+    /// Why a request that names this job may not get it. With a strict order, a delayed job that was
+    /// handed out before has a slot already, and any other job must be the first of its lane.
+    pub(crate) fn closed_to(
+        &self,
+        job: Entrant,
+        is_delayed: bool,
+        terms: GateTerms,
+    ) -> Option<Closed> {
+        if !self.rules.is_strict {
+            return self.closed(job.key, terms);
+        }
+        let lane = self.lane_of(job.key);
+        if is_delayed && job.has_begun {
+            let limit = self.rules.slots?.get();
+            let lane = lane?;
+            let no_token = !lane.has_token(&self.rules, terms.now);
+            let rate = self.rules.rate.filter(|_| no_token);
+            let token = rate.map(|rate| {
+                let bucket = lane.bucket.at(terms.now, rate, self.rules.burst);
+                Closed::NoToken(bucket.next_token(rate))
+            });
+            return if lane.leased < limit { token } else { Some(Closed::Slots(limit)) };
+        }
+        self.closed(job.key, terms).or_else(|| {
+            let first = self.first_in(*self.by_key.get(&job.key)?)?;
+            (first.place < job.place_in_lane(&self.rules)).then_some(Closed::Order)
+        })
+    }
+
     // --- Checks ---
 
-    /// Panics if the lanes do not agree with these ready jobs, or with each other.
+    /// Panics if the lanes do not agree with these ready and delayed jobs, or with each other.
     pub(crate) fn check(
         &self,
-        ready: impl Iterator<Item = (KeyHash, ReadyKey, JobSlot)>,
+        ready: impl Iterator<Item = (Entrant, JobSlot)>,
+        delayed: impl Iterator<Item = Entrant>,
         terms: GateTerms,
     ) {
         if self.phase != Phase::Sorted {
             return;
         }
         let mut count = 0;
-        for (key, place, slot) in ready {
-            let at = self.by_key[&key];
-            assert_eq!(self.jobs.get(&(at, place)), Some(&slot), "a ready job is in its lane");
+        for (job, slot) in ready {
+            let place = (self.by_key[&job.key], job.place_in_lane(&self.rules));
+            let found = ReadyJob { slot, since: job.ready_since };
+            assert_eq!(self.jobs.get(&place), Some(&found), "a ready job is in its lane");
             count += 1;
         }
+        let mut waiting: BTreeMap<KeyHash, u32> = BTreeMap::new();
+        for job in delayed.filter(|job| self.rules.is_strict && job.has_begun) {
+            *waiting.entry(job.key).or_default() += 1;
+        }
+        let keeping = self.by_key.values().filter_map(|at| {
+            let lane = self.table.get(*at).filter(|lane| lane.delayed > 0)?;
+            Some((lane.key, lane.delayed))
+        });
+        assert!(keeping.eq(waiting), "a delayed job keeps its slot");
         assert_eq!(self.jobs.len(), count, "only ready jobs are in lanes");
+        let leased = self.lane_of(KeyHash::default()).map_or(0, |lane| lane.leased);
+        assert!(self.rules.is_keyed || leased == terms.leased, "one lane counts all leases");
         let (mut eligible, mut due) = (0, 0);
         for (key, at) in &self.by_key {
             let lane = self.table.get(*at).expect("a key has its lane");
@@ -522,14 +525,16 @@ impl Lanes {
             assert!(!lane.is_open || lane.has_token(&self.rules, terms.now), "and a token");
             let can_open = !lane.is_open && lane.has_slot(&self.rules);
             assert!(!can_open || lane.due.is_some(), "a lane that can open is due");
-            let first = self.first_in(*at).map(|(place, _)| place).filter(|_| lane.is_open);
-            assert_eq!(lane.place, first, "an open lane is at the place of its first job");
-            assert!(lane.place.is_none_or(|place| self.eligible.contains(&(place, *at))));
+            let first = self.first_in(*at).filter(|_| lane.is_open);
+            let rank = first.map(|first| lane.rank(&self.rules, first.place));
+            assert_eq!(lane.rank, rank, "an open lane has the rank of its first job");
+            assert!(lane.rank.is_none_or(|rank| self.eligible.contains(&(rank, *at))));
             assert!(lane.due.is_none_or(|due| self.due.contains(&(due, *at))));
-            eligible += usize::from(lane.place.is_some());
+            eligible += usize::from(lane.rank.is_some());
             due += usize::from(lane.due.is_some());
         }
         assert_eq!((eligible, due), (self.eligible.len(), self.due.len()), "the sets of lanes");
         assert_eq!(self.by_key.len(), self.table.len(), "each lane has a key");
+        self.check_heads();
     }
 }

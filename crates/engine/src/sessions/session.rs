@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::other_names::OtherNames;
 use super::worker::Worker;
 use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
@@ -43,6 +44,8 @@ pub(crate) struct Session {
     watching: BTreeMap<JobId, u32>,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
+    /// `None`: the session has used no other names than those of its queues.
+    other_names: Option<Box<OtherNames>>,
     /// The address of the session's client, as the owner of the session tells it. Often empty.
     peer: Name,
     /// The moment of the session's timer: see [`crate::timers`]. The moment is sometimes too early,
@@ -128,6 +131,7 @@ impl Session {
             watching: BTreeMap::new(),
             worker: None,
             reader: None,
+            other_names: None,
             peer: Name::default(),
             timer: None,
         }
@@ -202,6 +206,19 @@ impl Session {
 
     pub(crate) fn return_watched(&mut self, watched: Vec<QueueId>) {
         self.watched = watched;
+    }
+
+    pub(crate) fn other_names(&self) -> Option<&OtherNames> {
+        self.other_names.as_deref()
+    }
+
+    /// Makes a place for other names, if there is none yet.
+    pub(super) fn ensure_other_names(&mut self) -> &mut OtherNames {
+        self.other_names.get_or_insert_default()
+    }
+
+    pub(super) fn forget_other_names(&mut self) {
+        self.other_names = None;
     }
 
     // --- Held jobs ---

@@ -59,6 +59,11 @@ impl Follower {
                 let own = self.engine.slot(*id).expect("it has the job");
                 self.engine.apply_update(own, name, &facts, tags, &mut self.effects)?;
             }
+            Record::Replaced(slot, id) if is_live(*slot, *id) => {
+                let own = self.engine.slot(*id).expect("it has the job");
+                self.engine.apply_finish(own, &mut self.effects);
+                self.put(leader, *slot)?;
+            }
             Record::Count(slot, id) if is_live(*slot, *id) => {
                 let own = self.engine.slot(*id).expect("it has the job");
                 self.engine.apply_counters(own, leader.facts(*slot).counters);
@@ -66,6 +71,7 @@ impl Follower {
             Record::Put(..)
             | Record::Update(..)
             | Record::Moved(..)
+            | Record::Replaced(..)
             | Record::Rerouted { .. }
             | Record::Count(..)
             | Record::QueueGone(_)

@@ -27,13 +27,13 @@ fn rate(jobs: u32, burst: u32) -> [Setting; 3] {
 }
 
 /// Puts these settings in force for all queues.
-fn set(world: &mut World, settings: impl IntoIterator<Item = Setting>) {
+pub(crate) fn set(world: &mut World, settings: impl IntoIterator<Item = Setting>) {
     let rules = Rules(vec![Rule::new(["*"], settings)]);
     rules.check().expect("good rules");
     world.act(|engine, effects| engine.set_policies(rules, effects));
 }
 
-fn world(settings: impl IntoIterator<Item = Setting>) -> World {
+pub(crate) fn world(settings: impl IntoIterator<Item = Setting>) -> World {
     let mut world = World::new();
     world.follower = Some(Follower::new());
     set(&mut world, settings);
@@ -41,20 +41,20 @@ fn world(settings: impl IntoIterator<Item = Setting>) -> World {
 }
 
 /// Puts a job whose key is the text before `-`.
-fn put(world: &mut World, session: SessionId, body: &str) -> JobId {
+pub(crate) fn put(world: &mut World, session: SessionId, body: &str) -> JobId {
     put_with(world, session, NewJob { ttr_s: 60, ..NewJob::default() }, body)
 }
 
-fn put_with(world: &mut World, session: SessionId, job: NewJob, body: &str) -> JobId {
+pub(crate) fn put_with(world: &mut World, session: SessionId, job: NewJob, body: &str) -> JobId {
     let body = body.as_bytes().into();
     world.act(|e, fx| e.put(session, job, body, fx)).expect("no limit is set")
 }
 
-fn take_now(world: &mut World, session: SessionId) -> Option<JobId> {
+pub(crate) fn take_now(world: &mut World, session: SessionId) -> Option<JobId> {
     world.take(session, Patience::None).granted().map(|handout| handout.id)
 }
 
-fn held(world: &World) -> Option<Held> {
+pub(crate) fn held(world: &World) -> Option<Held> {
     world.engine.held_back(world.engine.queue_id(b"default").expect("it exists"))
 }
 

@@ -1,22 +1,29 @@
 //! Tests of the engine through its public interface.
 
+mod aging;
 mod apply;
 mod cold;
 mod crons;
 mod dead_letters;
 mod defaults;
 mod delivery;
+mod delivery_rule;
 mod expiry;
+mod fair;
 mod gates;
+mod history;
 mod items;
 mod lanes;
 mod meter;
 mod moves;
+mod ordered;
 mod pauses;
 mod random;
 mod removal;
 mod retries;
+mod room;
 mod routes;
+mod same_as;
 mod semantics;
 mod spans;
 mod unique;

@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use lineshaft_engine::policy::{
-    Backoff, DeadTarget, OnDuplicate, Per, QueueSync, Rate, Rule, Rules, Setting, UniqueWindow,
-    WhenFull,
+    Backoff, DeadTarget, OnDuplicate, Order, Per, QueueSync, Rate, Rule, Rules, Setting,
+    UniqueWindow, WhenFull,
 };
 use lineshaft_engine::{
     Event, GrabOrder, Handout, JobId, LeaseId, Millis, NewJob, News, Patience, ReadMode,
@@ -87,7 +87,7 @@ fn rules(number: u64) -> Rules {
     );
     let milli = NonZeroU32::new(100_000 + 1000 * number as u32);
     let group = Some("prefix:1".parse().expect("it is a key"));
-    let gates = Rule::new(
+    let mut gates = Rule::new(
         ["*"],
         [
             Setting::Rate(milli.map(|milli| Rate { milli, per: Per::Second })),
@@ -97,6 +97,13 @@ fn rules(number: u64) -> Rules {
             Setting::ConcurrencyKey(group.filter(|_| number.is_multiple_of(7))),
         ],
     );
+    // A strict order needs a limit, and no key beside its own.
+    let has_order =
+        !number.is_multiple_of(3) && (number.is_multiple_of(7) || !number.is_multiple_of(5));
+    if has_order && number % 4 < 2 {
+        let strict = Rule::new([""], [Setting::ConcurrencyOrder(Order::Strict)]);
+        gates.settings.extend(strict.settings);
+    }
     let key = ["body", "prefix:1", "gm:unique"][number as usize % 3];
     let unique = Rule::new(
         ["*"],
@@ -114,6 +121,8 @@ fn rules(number: u64) -> Rules {
                 OnDuplicate::Refuse
             } else if number.is_multiple_of(5) {
                 OnDuplicate::Bump
+            } else if number.is_multiple_of(7) {
+                OnDuplicate::ReplaceBody
             } else {
                 OnDuplicate::ReturnExisting
             }),

@@ -10,6 +10,7 @@ use lineshaft_engine::{
 };
 
 use crate::apply::Follower;
+use crate::items::resident;
 use crate::world::{START, World, grab};
 
 const FOREGROUND: bool = true;
@@ -600,4 +601,108 @@ fn a_reader_that_waits_gets_a_bumped_item() {
     assert_eq!(world.put_with(session, "a", 7, 0), id);
     assert_eq!(world.state(id), Some(State::Leased));
     assert_eq!(world.events().len(), 1);
+}
+
+#[test]
+fn a_put_can_ask_whether_it_would_be_a_duplicate() {
+    let alias = Rule::new(["all"], [Setting::Alias([b"other"[..].into(), b"q"[..].into()].into())]);
+    let hour = [by("body"), Setting::UniqueWindow(UniqueWindow::For(3_600_000))];
+    let mut world = world([alias, Rule::new(["q"], hour)]);
+    let session = world.open();
+    let asks = |world: &mut World, queue: &str, body: &str| {
+        world.uses(session, queue);
+        world.engine.put_is_duplicate(session, &body.as_bytes().into())
+    };
+    assert!(!asks(&mut world, "q", "a"));
+    let id = world.put_body(session, "a").unwrap();
+    world.records();
+    assert!(asks(&mut world, "q", "a") && asks(&mut world, "all", "a"));
+    assert!(!asks(&mut world, "q", "b") && !asks(&mut world, "other", "a"));
+    // The key stays after the end of the job, until the window ends.
+    assert!(world.finish(session, id));
+    assert!(asks(&mut world, "q", "a"));
+    world.pass(3_600_000);
+    assert!(!asks(&mut world, "q", "a"));
+}
+
+fn replacing() -> [Setting; 1] {
+    [Setting::OnDuplicate(OnDuplicate::ReplaceBody)]
+}
+
+fn body_of(world: &World, id: JobId) -> String {
+    resident(&world.engine.body(world.engine.slot(id).expect("it exists")))
+}
+
+#[test]
+fn a_put_can_replace_the_body_of_a_job_that_no_worker_has() {
+    let mut world = all(by("prefix:1"), replacing());
+    let session = world.open();
+    let id = world.put_with(session, "a old", 5, 60);
+    let other = world.put_with(session, "b", 5, 0);
+    world.records();
+    assert_eq!(world.put_with(session, "a new and longer", 1, 0), id);
+    let slot = world.engine.slot(id).unwrap();
+    assert_eq!(world.records(), [Record::Replaced(slot, id), Record::Known(slot, id)]);
+    assert_eq!(body_of(&world, id), "a new and longer");
+    assert_eq!(world.facts(id), (5, State::Delayed), "it keeps its place");
+    world.pass(60_000);
+    assert_eq!(world.put_with(session, "a", 5, 0), id);
+    let queue = world.engine.queue_id(b"default").unwrap();
+    assert_eq!(world.engine.queue_stats(queue).ready_bytes, 2);
+    assert_eq!([(); 2].map(|()| world.taken(session)), [id, other]);
+    // The worker has the old body.
+    world.records();
+    assert_eq!(world.put_with(session, "a later", 5, 0), id);
+    assert_eq!(body_of(&world, id), "a");
+    assert_eq!(world.records(), [Record::Known(slot, id)]);
+    assert!(world.bury(session, id));
+    assert_eq!(world.put_with(session, "a buried", 5, 0), id);
+    assert_eq!((body_of(&world, id), world.facts(id).1), ("a buried".into(), State::Buried));
+}
+
+#[test]
+fn a_body_that_is_a_key_for_gearman_stays() {
+    let mut world = all(by("prefix:1"), replacing());
+    let client = world.open();
+    let id = world.submit_key(client, ("-", "a one"), !FOREGROUND).unwrap();
+    assert_eq!(world.submit_key(client, ("", "a two"), !FOREGROUND), Ok(id));
+    assert_eq!(body_of(&world, id), "a one");
+}
+
+#[test]
+fn a_job_of_watchers_gets_the_body_of_the_put_that_makes_it_last() {
+    let mut world = all(by("prefix:1"), replacing());
+    let client = world.open();
+    let id = world.submit_key(client, ("1", "a one"), FOREGROUND).unwrap();
+    world.records();
+    assert_eq!(world.submit_key(client, ("2", "a two"), !FOREGROUND), Ok(id));
+    let slot = world.engine.slot(id).unwrap();
+    assert_eq!(world.records()[..], [Record::Put(slot, id), Record::Known(slot, id)]);
+    assert_eq!(body_of(&world, id), "a two");
+}
+
+#[test]
+fn each_queue_that_replaces_a_body_writes_it_again() {
+    let alias = Setting::Alias(["p", "q", "plain", "p"].map(|name| name.as_bytes().into()).into());
+    let copies = Setting::CopyTo([b"q"[..].into(), b"plain"[..].into()].into());
+    let replaces = || [by("prefix:1")].into_iter().chain(replacing());
+    let bodies = |world: &World, name: &[u8]| world.engine.bodies_of_put(name);
+    let mut world = world([
+        Rule::new(["p"], replaces().chain([copies])),
+        Rule::new(["q"], replaces()),
+        Rule::new(["all"], [alias]),
+    ]);
+    // The queues do not have to exist.
+    assert_eq!([&b"all"[..], b"p", b"plain"].map(|name| bodies(&world, name)), [3, 3, 1]);
+    let session = world.open();
+    world.uses(session, "q");
+    assert_eq!(bodies(&world, b"q"), 1, "it goes to one queue only");
+    world.uses(session, "all");
+    world.put_body(session, "a first").unwrap();
+    world.records();
+    world.put_body(session, "a second").unwrap();
+    let replaced = |record: &&Record| matches!(record, Record::Replaced(..));
+    assert_eq!(world.records().iter().filter(replaced).count(), 2);
+    world.rules([Rule::new(["p", "q"], [by("prefix:1")])]);
+    assert_eq!(bodies(&world, b"p"), 1);
 }

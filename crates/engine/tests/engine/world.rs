@@ -120,6 +120,7 @@ impl World {
             Event::Peeked { .. } => "looked".into(),
             Event::NoItem(_) => "none came".into(),
             Event::Cleared => "flushed".into(),
+            Event::Room => "room".into(),
         };
         events.into_iter().map(|(session, event)| (session, name(event))).collect()
     }

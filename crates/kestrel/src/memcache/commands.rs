@@ -1,6 +1,6 @@
 //! Executes each request, with checks in the original's order (spec kestrel 1.3).
 
-use broker::{Answer, Body, Millis, Outbox, Turn};
+use broker::{Answer, Body, Millis, Outbox, Turn, When};
 
 use super::reply;
 use super::request::{Get, Request};
@@ -9,6 +9,7 @@ use crate::client::{AT_ONCE, FetchMode};
 use crate::listing::Listing;
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
+use crate::session::BlockedItem;
 use crate::stats::Block;
 use crate::{expiry, status};
 
@@ -65,7 +66,7 @@ impl MemcacheSession {
         &mut self,
         queue: &[u8],
         expiry_s: i32,
-        data: &[u8],
+        data: Body,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
@@ -76,7 +77,22 @@ impl MemcacheSession {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }
         let expires = expiry::of_seconds(expiry_s, turn.now());
-        let added = self.client.add(queue, Body::from(data), expires, turn);
+        self.store(queue, data, expires, turn, outbox);
+    }
+
+    /// Adds an item, or waits for room.
+    pub(crate) fn store(
+        &mut self,
+        queue: &[u8],
+        body: Body,
+        expires: Option<When>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        if turn.caller(self.client.id).must_wait_for_room(Some(queue), &body, b"") {
+            return self.wait_for_room(BlockedItem { queue: queue.into(), body, expires });
+        }
+        let added = self.client.add(queue, body, expires, turn);
         outbox.reply(added.after, added.value.map_or(reply::NOT_STORED, |()| reply::STORED));
     }
 

@@ -7,7 +7,7 @@ use super::request::{Malformed, Request, Set};
 use crate::client::AT_ONCE;
 use crate::line::{Line, first_line};
 use crate::name::is_usable;
-use crate::session::{LineDialect, LineSession};
+use crate::session::{BlockedItem, LineDialect, LineSession};
 
 /// The first byte of a request of memcached's binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
@@ -49,7 +49,6 @@ struct PendingSet {
 
 impl LineDialect for Memcache {
     const NONE: &'static [u8] = reply::END;
-    const STOPPING: &'static [u8] = reply::SERVER_ERROR;
 
     fn step(
         session: &mut MemcacheSession,
@@ -100,6 +99,20 @@ impl LineDialect for Memcache {
         }
     }
 
+    fn stop(&self, outbox: &mut Outbox) {
+        outbox.reply(AT_ONCE, reply::SERVER_ERROR);
+    }
+
+    fn add(
+        session: &mut MemcacheSession,
+        item: BlockedItem,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let BlockedItem { queue, body, expires } = item;
+        session.store(&queue, body, expires, turn, outbox);
+    }
+
     fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &JobBody) {
         reply::item(outbox, after, queue, body);
     }
@@ -144,16 +157,16 @@ impl MemcacheSession {
             self.client.counters().cmd_set.add_one();
             Reading::NotStored(data_bytes + TRAILER_BYTES)
         } else {
-            let data = BodyBuffer::new(data_bytes + TRAILER_BYTES);
+            let data = BodyBuffer::with_end(data_bytes, TRAILER_BYTES);
             Reading::Data(PendingSet { queue: set.queue.to_vec(), verdict: set.verdict, data })
         };
     }
 
     fn read_data(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::Data(set) = &mut self.reading.0 else { return 0 };
-        let (count, whole) = set.data.complete(bytes);
-        let Some(whole) = whole else { return count };
-        let data = &whole[..whole.len() - TRAILER_BYTES];
+        let (count, frame) = set.data.complete_frame(bytes);
+        let Some(frame) = frame else { return count };
+        let (data, _) = frame.split_end::<TRAILER_BYTES>();
         let (queue, verdict) = (std::mem::take(&mut set.queue), set.verdict);
         self.reading.0 = Reading::Line;
         match verdict {

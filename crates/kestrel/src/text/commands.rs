@@ -68,7 +68,8 @@ impl TextSession {
             return error(outbox, AT_ONCE, ILLEGAL_NAME);
         }
         let expires = expiry_ms.map(|millis| expiry::of_millis(millis, turn.now()));
-        self.begin_storing(Storing { queue, expires, items, stored: 0, after: AT_ONCE });
+        let (stored, waits_since, after) = (0, None, AT_ONCE);
+        self.begin_storing(Storing { queue, expires, items, stored, waits_since, after });
     }
 
     fn get(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {

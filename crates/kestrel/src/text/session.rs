@@ -2,14 +2,14 @@
 
 use std::mem;
 
-use broker::{Body, JobBody, Outbox, Position, Step, Turn, When};
+use broker::{Body, JobBody, Millis, Outbox, Position, Step, Turn, When};
 
 use super::items::{ItemList, Progress};
 use super::reply::{error, number};
 use super::request::{Request, parse};
 use crate::client::AT_ONCE;
 use crate::line::{Line, first_line};
-use crate::session::{LineDialect, LineSession};
+use crate::session::{BlockedItem, LineDialect, LineSession};
 
 /// One connection of the text dialect, without I/O.
 pub type TextSession = LineSession<Text>;
@@ -37,13 +37,14 @@ pub(super) struct Storing {
     pub(super) items: ItemList,
     /// Number of stored items.
     pub(super) stored: u64,
+    /// When the first of the items that have waited for room began to wait.
+    pub(super) waits_since: Option<Millis>,
     /// The position that the reply waits for.
     pub(super) after: Position,
 }
 
 impl LineDialect for Text {
     const NONE: &'static [u8] = b"*\n";
-    const STOPPING: &'static [u8] = b"-The server stops before it is done.\n";
 
     fn step(
         session: &mut TextSession,
@@ -70,6 +71,26 @@ impl LineDialect for Text {
         match self.0 {
             Reading::Items(..) => true,
             Reading::Line | Reading::Storing(_) => false,
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        matches!(self.0, Reading::Storing(_))
+    }
+
+    /// A list gets the number of its items that are stored. The others count as refused.
+    fn stop(&self, outbox: &mut Outbox) {
+        match &self.0 {
+            Reading::Storing(storing) => number(outbox, storing.after, storing.stored),
+            Reading::Line | Reading::Items(..) => {
+                error(outbox, AT_ONCE, b"The server stops before it is done.");
+            }
+        }
+    }
+
+    fn add(session: &mut TextSession, item: BlockedItem, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if session.store_item(item.body, turn) {
+            session.store(turn, outbox);
         }
     }
 
@@ -117,20 +138,38 @@ impl TextSession {
         self.reading.0 = Reading::Storing(storing);
     }
 
-    /// Stores items until the slice of work is spent. If an item is refused, continues with the
-    /// next item.
+    /// Stores items until the slice of work is spent, or an item waits for room. If an item is
+    /// refused, continues with the next item.
     fn store(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
-        let Reading::Storing(storing) = &mut self.reading.0 else { return Step::Stuck };
-        while let Some(item) = storing.items.take_item() {
-            let added = self.client.add(&storing.queue, Body::from(item), storing.expires, turn);
-            storing.stored += u64::from(added.value.is_ok());
-            storing.after = added.after.max(storing.after);
+        while let Reading::Storing(storing) = &mut self.reading.0 {
+            let Some(item) = storing.items.take_item() else {
+                number(outbox, storing.after, storing.stored);
+                self.reading.0 = Reading::Line;
+                return Step::Used(0);
+            };
+            let item = Body::from(item);
+            if !self.store_item(item, turn) {
+                return Step::Stuck;
+            }
             if turn.slice_is_spent() {
                 return Step::Unfinished;
             }
         }
-        number(outbox, storing.after, storing.stored);
-        self.reading.0 = Reading::Line;
-        Step::Used(0)
+        Step::Stuck
+    }
+
+    /// Stores an item, unless it must wait for room. Returns false if it waits.
+    fn store_item(&mut self, body: Body, turn: &mut Turn<'_>) -> bool {
+        let Reading::Storing(storing) = &mut self.reading.0 else { return false };
+        let mut caller = turn.caller(self.client.id);
+        if caller.item_must_wait_for_room(&storing.queue, &body, &mut storing.waits_since) {
+            let (queue, expires) = (storing.queue.as_slice().into(), storing.expires);
+            self.wait_for_room(BlockedItem { queue, body, expires });
+            return false;
+        }
+        let added = self.client.add(&storing.queue, body, storing.expires, turn);
+        storing.stored += u64::from(added.value.is_ok());
+        storing.after = added.after.max(storing.after);
+        true
     }
 }

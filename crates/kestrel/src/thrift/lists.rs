@@ -1,9 +1,11 @@
 //! Calls with a list: items to put, or ids of open reads. A list can be long, so the session
 //! handles it in slices of work.
 
+use std::borrow::Cow;
+
 use broker::{Answer, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
 
-use super::methods::{Failed, answer_i32, check_name};
+use super::methods::{Failed, answer_i32, check_name, fail};
 use super::reader::{Reader, Values};
 use super::request::{Arguments, Method};
 use super::session::{ThriftSession, Waiting};
@@ -15,8 +17,8 @@ use crate::latency::Measure;
 /// A call with a list, and its progress. [`Waiting::List`] has the message with the list.
 #[derive(Debug)]
 pub(super) struct ListCall {
-    pub(super) to: ReplyTo,
-    pub(super) method: Method,
+    to: ReplyTo,
+    method: Method,
     act: Act,
     protocol: Protocol,
     /// Offset of the next value in the message.
@@ -25,8 +27,21 @@ pub(super) struct ListCall {
     left: usize,
     /// Number of items that were stored, confirmed or given back.
     done: i32,
+    /// When the first of the items that have waited for room began to wait.
+    waits_since: Option<Millis>,
     /// The position that the reply waits for.
     after: Position,
+}
+
+/// What comes after a value, or after a slice of a list.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Next {
+    /// The next value.
+    Value,
+    /// The same value again, when the queue has room for it.
+    Room,
+    /// Nothing: the call is done.
+    End,
 }
 
 /// The operation for each value.
@@ -51,7 +66,22 @@ impl ListCall {
             Some((reader, left)) => (reader.protocol(), message_bytes - reader.rest().len(), left),
             None => (Protocol::Binary, 0, 0),
         };
-        Ok(Self { to, method, act, protocol, next, left, done: 0, after: AT_ONCE })
+        let waits_since = None;
+        Ok(Self { to, method, act, protocol, next, left, done: 0, waits_since, after: AT_ONCE })
+    }
+
+    /// Replies to the call, which the server's stop ends early. A put gets the number of its items that
+    /// are stored, as if the next one was refused.
+    pub(super) fn stop(&self, outbox: &mut Outbox) {
+        match self.act {
+            Act::Put { .. } => {
+                answer_i32(self.to, self.method, Answer::new(self.done, self.after), outbox);
+            }
+            // A number would say that the other reads are not open any more.
+            Act::Confirm(_) | Act::GiveBack(_) => {
+                fail(self.to, self.method, Failed::Stopping, outbox);
+            }
+        }
     }
 }
 
@@ -93,62 +123,71 @@ impl ThriftSession {
         ListCall::new(to, method, act, arguments.set, (Type::I64, message_bytes))
     }
 
-    /// Continues a list in this message. Returns true if the list has more values.
+    /// Handles the values of a list in this message, until the list or the slice of work ends, or an
+    /// item must wait for room.
     pub(super) fn take_from_list(
         &self,
         call: &mut ListCall,
         message: &[u8],
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
-    ) -> bool {
+    ) -> Next {
         let mut reader = Reader::new(call.protocol, &message[call.next..]);
         while call.left > 0 {
-            call.left -= 1;
-            if self.deal_with_next(call, &mut reader, turn).is_none() {
-                call.left = 0;
+            match self.deal_with_next(call, &mut reader, turn) {
+                Next::Value => call.left -= 1,
+                Next::Room => return Next::Room,
+                Next::End => call.left = 0,
             }
             call.next = message.len() - reader.rest().len();
             if turn.slice_is_spent() && call.left > 0 {
-                return true;
+                return Next::Value;
             }
         }
         answer_i32(call.to, call.method, Answer::new(call.done, call.after), outbox);
-        false
+        Next::End
     }
 
-    /// Handles the next value. Returns `None` if the value is invalid, or if a put was refused.
+    /// Handles the next value. The list ends if the value is invalid, or if a put was refused.
     fn deal_with_next(
         &self,
         call: &mut ListCall,
         reader: &mut Reader<'_>,
         turn: &mut Turn<'_>,
-    ) -> Option<()> {
+    ) -> Next {
         let Answer { value, after } = match &call.act {
             Act::Put { queue, expires } => {
-                let item = reader.bytes().ok()?;
+                let Ok(item) = reader.bytes() else { return Next::End };
+                let item = Body::from(item);
+                let mut caller = turn.caller(self.id);
+                if caller.item_must_wait_for_room(queue, &item, &mut call.waits_since) {
+                    return Next::Room;
+                }
                 self.server.counters().cmd_set.add_one();
                 let watch = self.server.begin(turn.now());
-                let added = turn.caller(self.id).add(queue, Body::from(item), *expires);
+                let added = turn.caller(self.id).add(queue, item, *expires);
                 if added.value.is_err() {
                     call.after = call.after.max(added.after);
-                    return None;
+                    return Next::End;
                 }
                 self.server.note(watch, Measure::Set);
                 Answer::new(Ok(()), added.after)
             }
             Act::Confirm(holder) => {
-                turn.caller(*holder).confirm(LeaseId(reader.i64().ok()? as u64))
+                let Ok(lease) = reader.i64() else { return Next::End };
+                turn.caller(*holder).confirm(LeaseId(lease as u64))
             }
             Act::GiveBack(holder) => {
-                turn.caller(*holder).give_back_item(LeaseId(reader.i64().ok()? as u64))
+                let Ok(lease) = reader.i64() else { return Next::End };
+                turn.caller(*holder).give_back_item(LeaseId(lease as u64))
             }
         };
         call.done += i32::from(value.is_ok());
         call.after = call.after.max(after);
-        Some(())
+        Next::Value
     }
 
-    /// Handles the next slice of the list.
+    /// Handles the next slice of the list, or the item that has waited for room.
     pub(super) fn go_on_with_list(
         &mut self,
         mut call: ListCall,
@@ -156,11 +195,21 @@ impl ThriftSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) -> Step {
-        if self.take_from_list(&mut call, &message, turn, outbox) {
-            self.waiting = Waiting::List(call, message);
-            Step::Unfinished
-        } else {
-            Step::Used(0)
+        let next = self.take_from_list(&mut call, &message, turn, outbox);
+        self.keep_list(next, call, message.into());
+        match next {
+            Next::Value => Step::Unfinished,
+            Next::Room => Step::Stuck,
+            Next::End => Step::Used(0),
+        }
+    }
+
+    /// Keeps the rest of a list.
+    pub(super) fn keep_list(&mut self, next: Next, call: ListCall, message: Cow<'_, [u8]>) {
+        match next {
+            Next::Value => self.waiting = Waiting::List(call, message.into_owned()),
+            Next::Room => self.waiting = Waiting::Room(call, message.into_owned()),
+            Next::End => {}
         }
     }
 }

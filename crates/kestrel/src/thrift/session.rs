@@ -51,6 +51,8 @@ pub(super) enum Waiting {
     Load(Vec<u8>, bool),
     /// No event: the session continues the list in this message.
     List(ListCall, Vec<u8>),
+    /// Room in a full queue for the next item of the list in this message.
+    Room(ListCall, Vec<u8>),
 }
 
 impl ThriftSession {
@@ -137,10 +139,9 @@ impl ThriftSession {
             }
             (MessageKind::Call | MessageKind::Oneway, Some(method), Ok(arguments)) => {
                 let call = self.execute(to, method, &arguments, message.len(), turn, outbox);
-                if let Some(mut call) = call
-                    && self.take_from_list(&mut call, &message, turn, outbox)
-                {
-                    self.waiting = Waiting::List(call, message.into_owned());
+                if let Some(mut call) = call {
+                    let next = self.take_from_list(&mut call, &message, turn, outbox);
+                    self.keep_list(next, call, message);
                 }
             }
         }
@@ -160,6 +161,7 @@ impl ThriftSession {
         let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
             Waiting::Item(collect) => collect.is_patient(),
+            Waiting::Room(..) => true,
             Waiting::Clearing(..) | Waiting::Load(..) | Waiting::List(..) => false,
         };
         if self.input_end.has_come() && is_drained {
@@ -224,6 +226,9 @@ impl Dialect for ThriftSession {
             (Event::Loaded, Waiting::Load(message, framed)) => {
                 self.take_message(message.into(), framed, turn, outbox);
             }
+            (Event::Room, Waiting::Room(call, message)) => {
+                self.go_on_with_list(call, message, turn, outbox);
+            }
             (event, waiting) => {
                 unreachable!("{event:?} came to a session that waits for {waiting:?}")
             }
@@ -241,9 +246,15 @@ impl Dialect for ThriftSession {
         self.is_reading() && !self.input_end.has_come()
     }
 
+    fn has_more(&self) -> bool {
+        matches!(self.waiting, Waiting::List(..))
+    }
+
     fn buffered_bytes(&self) -> usize {
         let list_bytes = match &self.waiting {
-            Waiting::List(_, message) | Waiting::Load(message, _) => message.capacity(),
+            Waiting::List(_, message) | Waiting::Room(_, message) | Waiting::Load(message, _) => {
+                message.capacity()
+            }
             Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) => 0,
         };
         self.receiver.buffered_bytes() + list_bytes
@@ -258,11 +269,14 @@ impl Dialect for ThriftSession {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if let Waiting::List(call, _) | Waiting::Room(call, _) = &self.waiting {
+            call.stop(outbox);
+            return self.end(turn);
+        }
         let unfinished = match &self.waiting {
             Waiting::Clearing(to, method) => Some((*to, *method)),
-            Waiting::List(call, _) => Some((call.to, call.method)),
             Waiting::Item(collect) => collect.fails_early().map(|to| (to, Method::Get)),
-            Waiting::Nothing | Waiting::Load(..) => None,
+            Waiting::Nothing | Waiting::List(..) | Waiting::Room(..) | Waiting::Load(..) => None,
         };
         if let Some((to, method)) = unfinished {
             fail(to, method, Failed::Stopping, outbox);

@@ -1,6 +1,8 @@
 //! Tests long commands during which the connection ends or the server stops.
 
-use crate::world::World;
+use testkit::dialect::world::World as Inner;
+
+use crate::world::{World, options};
 
 /// A number of items that needs more than one slice of work.
 const MANY: usize = 2500;
@@ -68,6 +70,20 @@ fn a_server_that_stops_does_not_say_that_a_flush_is_done() {
         world.stop(client);
         assert_eq!(String::from_utf8_lossy(&world.take_received(client)), answer);
     }
+}
+
+#[test]
+fn a_server_that_stops_says_how_much_of_a_list_is_stored() {
+    let mut world = World::over(Inner::with_slices(10), options());
+    let client = world.connect_text();
+    let list = format!("put q:\n{}\nversion\n", "x\n".repeat(500));
+    assert_eq!(world.ask_for_slice(client, list.as_bytes()), (true, Vec::new()));
+    let stored = items(&mut world);
+    assert!((1..500).contains(&stored), "{stored}");
+    world.stop(client);
+    assert_eq!(world.take_text(client), format!("+{stored}\n"));
+    assert!(world.has_ended(client));
+    assert_eq!(items(&mut world), stored);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use broker::policy::{Rule, Rules, Setting};
+use broker::policy::{Rule, Rules, Setting, WhenFull};
 use broker::{INPUT_REPLIES_BYTES, Millis, When};
 use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions, ThriftSession};
 use testkit::dialect::world::World;
@@ -337,4 +337,48 @@ fn items_for_which_there_is_no_memory_do_not_count_as_put() {
     assert_eq!(world.broker.memory_usage().refused, 1);
     assert_eq!(ask(&mut world, client, &put("q", &[b"x", b"y"])), "put 2");
     assert_eq!(ask(&mut world, client, &get("q", 10, 0, 0)), "get x y");
+}
+
+#[test]
+fn the_items_of_a_put_wait_for_room() {
+    let (mut world, server) = start();
+    let blocks =
+        [Setting::JobsMax(Some(2)), Setting::WhenFull(WhenFull::Block), Setting::BlockFor(1000)];
+    let rules = Rules(vec![Rule::new(["q"], blocks)]);
+    let _ = world.broker.turn(world.now).set_policies(rules);
+    let [producer, worker] = [(); 2].map(|()| connect(&server, &mut world));
+    let version = call(FRAMED, "get_version", &[]);
+    let calls = [put("q", &[b"1", b"2", b"3", b"4"]), version].concat();
+    assert_eq!(ask(&mut world, producer, &calls), "");
+    assert_eq!(ask(&mut world, worker, &get("q", 1, 0, 0)), "get 1");
+    assert_eq!(shown(world.take_received(producer)), "");
+    assert_eq!(ask(&mut world, worker, &get("q", 1, 0, 0)), "get 2");
+    assert_eq!(shown(world.take_received(producer)), "put 4, get_version 2.4.1");
+    // The call ends at the first item that waits in vain.
+    assert_eq!(ask(&mut world, producer, &put("q", &[b"5", b"6"])), "");
+    world.advance(1000);
+    assert_eq!(shown(world.take_received(producer)), "put 0");
+    // All items together wait for one time.
+    assert_eq!(ask(&mut world, producer, &put("q", &[b"5", b"6"])), "");
+    world.advance(999);
+    assert_eq!(ask(&mut world, worker, &get("q", 1, 0, 0)), "get 3");
+    assert_eq!(shown(world.take_received(producer)), "", "the next item waits");
+    world.advance(1);
+    assert_eq!(shown(world.take_received(producer)), "put 1");
+    assert_eq!(ask(&mut world, worker, &get("q", 9, 0, 0)), "get 4 5");
+    // An item is not stored if its client is gone, or if the server stops.
+    for stops in [false, true] {
+        let client = connect(&server, &mut world);
+        assert_eq!(ask(&mut world, client, &put("q", &[b"7", b"8", b"9"])), "");
+        let reply = if stops {
+            world.stop(client);
+            "put 2"
+        } else {
+            world.half_close(client);
+            ""
+        };
+        assert_eq!(shown(world.take_received(client)), reply);
+        assert!(world.has_ended(client));
+        assert_eq!(ask(&mut world, worker, &get("q", 9, 0, 0)), "get 7 8");
+    }
 }

@@ -194,6 +194,44 @@ pub(crate) struct JobsArguments {
     pub api: ApiArguments,
 }
 
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  lineshaft history mail                    the last jobs that left the queue
+  lineshaft history mail --outcome dead     those that have failed too often
+  lineshaft history --job 1207              what happened to one job
+  lineshaft history mail --job 1207         the same, as it left this queue
+  lineshaft history --job 1207 --run-again  put a copy of it
+
+Only queues with `history` in their policy have a history. A copy needs a body:
+`history = { body = \"full\" }`.";
+
+/// Show the jobs that have left a queue, and what happened to them
+#[derive(Debug, Args)]
+#[command(after_help = HISTORY_EXAMPLES)]
+pub(crate) struct HistoryArguments {
+    /// The queue
+    #[arg(required_unless_present = "job")]
+    pub queue: Option<String>,
+    /// Show the job with this number, as it left the queue, or its last one
+    #[arg(long, value_name = "ID", conflicts_with_all = ["outcome", "limit"])]
+    pub job: Option<u64>,
+    /// Put a copy of the job into the queue that it left
+    #[arg(long, requires = "job")]
+    pub run_again: bool,
+    /// Only jobs that left like this: done, failed, dead, deleted, expired, dropped, flushed,
+    /// abandoned, replaced or moved
+    #[arg(long, short, value_name = "OUTCOME")]
+    pub outcome: Option<String>,
+    /// How many jobs at most
+    #[arg(long, short, value_name = "N", default_value_t = 20)]
+    pub limit: u64,
+    /// Print JSON, one line for each job
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
 const MOVE_EXAMPLES: &str = "\
 Examples:
   lineshaft move failed mail                    all waiting jobs of `failed`
@@ -268,6 +306,9 @@ pub(crate) struct RedriveArguments {
     /// Only dead letters that came from this queue
     #[arg(long, value_name = "QUEUE")]
     pub origin: Option<String>,
+    /// Only dead letters with this key, by the policy of the queue that they came from
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
     /// Only dead letters whose error contains this text
     #[arg(long, value_name = "TEXT")]
     pub error: Option<String>,

@@ -18,6 +18,7 @@ mod metrics;
 #[path = "../serve/packet.rs"]
 #[allow(dead_code, reason = "shared with the tests of the server")]
 mod packet;
+mod past_jobs;
 mod request;
 #[path = "../serve/running.rs"]
 #[allow(dead_code, reason = "shared with the tests of the server")]

@@ -20,8 +20,8 @@ match = "buried"
 retries = { limit = 0 }
 "#;
 
-/// Runs a script of a protocol's client against a server with these policies.
-pub(crate) fn check(policies: &str, protocol: &str, file: &str) {
+/// The script of a protocol's client, or nothing if the client is not installed.
+pub(crate) fn client_script(protocol: &str, file: &str) -> Option<Script> {
     let (variable, python) = match protocol {
         "beanstalk" => ("BEANSTALK_PORT", "python/bin/python"),
         "gearman" => ("GEARMAN_PORT", "gearman/python/bin/python"),
@@ -30,9 +30,18 @@ pub(crate) fn check(policies: &str, protocol: &str, file: &str) {
     let script =
         Script::new(variable, installed(python), scripts(Path::new("policies").join(file)));
     let script = script.needing(installed(python));
-    if !script.is_there() {
-        return;
+    script.is_there().then_some(script)
+}
+
+/// Runs a script of a protocol's client against a server with these policies.
+pub(crate) fn check(policies: &str, protocol: &str, file: &str) {
+    if let Some(script) = client_script(protocol, file) {
+        run_with(policies, protocol, &script);
     }
+}
+
+/// Runs a script against a server that has these policies and serves only this protocol.
+pub(crate) fn run_with(policies: &str, protocol: &str, script: &Script) {
     let folder = tempfile::tempdir().unwrap();
     write_config(folder.path(), policies);
     let listener = format!("--{protocol}=127.0.0.1:0");

@@ -22,6 +22,19 @@ concurrency = { limit = 1 }
 [[policy]]
 match = ["exports", "export_job", "export_items"]
 concurrency = { limit = 1, key = "until:-" }
+
+[[policy]]
+match = ["steps", "step_job", "step_items"]
+concurrency = { limit = 1, key = "until:-", order = "strict" }
+retries = { limit = 3, base = "1s", jitter = 0.0, count_release = false }
+
+[[policy]]
+match = ["mails", "send_mail", "mail_items"]
+fair = { key = "until:-", weights = { ada = 2 } }
+
+[[policy]]
+match = "reports"
+aging = "1000/1s"
 "#;
 
 #[test]
@@ -66,6 +79,81 @@ fn take_for(address: &str, time: Duration) -> u32 {
         }
     }
     count
+}
+
+/// Sends a command of beanstalkd, and returns the number of the job in the reply, or the reply.
+struct Dialogue {
+    stream: TcpStream,
+    replies: BufReader<TcpStream>,
+}
+
+impl Dialogue {
+    fn with(address: &str, queue: &str) -> Dialogue {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let replies = BufReader::new(stream.try_clone().unwrap());
+        let mut dialogue = Dialogue { stream, replies };
+        assert_eq!(dialogue.say(&format!("use {queue}")), format!("USING {queue}"));
+        assert_eq!(dialogue.say(&format!("watch {queue}")), "WATCHING 2");
+        dialogue
+    }
+
+    fn say(&mut self, command: &str) -> String {
+        self.stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        self.line()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn put(&mut self, priority: u32, body: &str) {
+        let reply = self.say(&format!("put {priority} 0 600 {}\r\n{body}", body.len()));
+        assert!(reply.starts_with("INSERTED"), "{reply}");
+    }
+
+    /// Takes a job. Returns its number and its body.
+    fn take(&mut self, seconds: u32) -> Option<(u64, String)> {
+        let reply = self.say(&format!("reserve-with-timeout {seconds}"));
+        let id = reply.strip_prefix("RESERVED ")?.split(' ').next()?.parse().unwrap();
+        Some((id, self.line()))
+    }
+}
+
+/// The server is killed while the first job of a key is delayed, and while a worker holds the first
+/// job of another key.
+#[test]
+fn an_order_survives_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    write_config(folder.path(), POLICIES);
+    let (server, address) = serve(folder.path());
+    let mut client = Dialogue::with(&address, "steps");
+    for body in ["ada-1", "bob-1", "ada-2", "bob-2"] {
+        client.put(9, body);
+    }
+    let (ada, _) = client.take(0).unwrap();
+    assert_eq!(client.take(0).unwrap().1, "bob-1");
+    assert_eq!(client.say(&format!("release {ada} 9 3")), "RELEASED");
+    client.put(0, "ada-0");
+    // Kills the process.
+    drop(server);
+    let (server, address) = serve(folder.path());
+    let mut client = Dialogue::with(&address, "steps");
+    let (bob, body) = client.take(10).unwrap();
+    assert_eq!(body, "bob-1", "a worker held it when the server ended");
+    assert_eq!(client.take(0), None, "a delayed job and a leased one hold back the others");
+    assert_eq!(client.say(&format!("delete {bob}")), "DELETED");
+    let (bob, body) = client.take(10).unwrap();
+    assert_eq!(body, "bob-2");
+    assert_eq!(client.say(&format!("delete {bob}")), "DELETED");
+    for wanted in ["ada-1", "ada-0", "ada-2"] {
+        let (id, body) = client.take(30).unwrap();
+        assert_eq!(body, wanted);
+        assert_eq!(client.say(&format!("delete {id}")), "DELETED");
+    }
+    drop(server);
 }
 
 fn serve(folder: &Path) -> (Running, String) {

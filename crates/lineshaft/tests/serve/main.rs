@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod backup;
+mod blocked;
 mod configuration;
 mod container;
 mod crons;
@@ -19,11 +20,15 @@ mod kestrel;
 mod manager;
 mod packages;
 mod packet;
+mod pairs;
 mod pauses;
 mod policies;
 mod repair;
+mod results;
 mod running;
+mod same_as;
 mod startup;
+mod tasks;
 mod tls;
 mod unique;
 mod upgrade;

@@ -33,6 +33,10 @@ unique.window = "1h"
 [[policy]]
 match = "bump"
 unique = { by = "prefix:4", on_duplicate = "bump" }
+
+[[policy]]
+match = "replace"
+unique = { by = "json:/to", on_duplicate = "replace-body" }
 "#;
 
 #[test]

@@ -16,13 +16,19 @@ use testkit::tools;
 use super::{LINESHAFT, wait_until};
 
 /// The languages of the blocks of each page, in order. `workers.rs` runs the page about workers,
-/// and each other page has a test below. If you add a block, also run it in a test.
-const PAGES: [(&str, &str); 8] = [
+/// `serve/tasks.rs` the page about policies, and each other page has a test below. If you add a block,
+/// also run it in a test.
+const PAGES: [(&str, &str); 9] = [
     ("backup.md", "sh sh sh"),
     ("cron.md", "text text sh sh sh"),
     ("deploy.md", "toml sh ini sh"),
     ("migrate.md", ""),
     ("monitor.md", "yaml sh"),
+    (
+        "policies.md",
+        "sh toml sh toml toml toml toml toml toml toml toml toml toml toml toml toml toml toml toml \
+         toml toml toml toml",
+    ),
     ("secure.md", "toml sh"),
     ("size.md", "sh"),
     (

@@ -490,3 +490,34 @@ fn delete_of_very_many_jobs_is_an_operation_of_the_same_server() {
     }
     assert_eq!(list(), 1);
 }
+
+#[test]
+fn a_redrive_says_why_a_letter_stays() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("lineshaft.toml");
+    let policy = "[[policy]]\nmatch = \"mail\"\nretries.limit = 0\nunique.by = \"body\"\n";
+    std::fs::write(&config, policy).unwrap();
+    let folder = data.path().to_str().unwrap();
+    let arguments = ["--data", folder, "--config", config.to_str().unwrap()];
+    let server = Program::serve_on(&["beanstalk", "http"], LINESHAFT, &arguments).start().unwrap();
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    let letter = client.put(0, 0, 60, b"x").unwrap();
+    client.reserve(0).unwrap().unwrap();
+    client.expect(&format!("release {letter} 0 0"), "RELEASED").unwrap();
+    let other = client.put(0, 0, 60, b"x").unwrap();
+    let redrive = |more: &[&str]| {
+        let socket = format!("unix:{folder}/api");
+        Tool::start("", &[&["redrive", "mail", "--http", &socket], more].concat()).wait()
+    };
+    let why = format!("1 left: job {letter} cannot come back: another job has its key; the policy");
+    for more in [&["--dry-run"][..], &[]] {
+        let stays = redrive(more);
+        assert_eq!(stays.status.code(), Some(1), "{stays:?}");
+        assert!(
+            stays.stdout.starts_with("0 jobs of mail ") && stays.stdout.contains(&why),
+            "{stays:?}"
+        );
+    }
+    client.expect(&format!("delete {other}"), "DELETED").unwrap();
+    assert_eq!(redrive(&[]).stdout, "1 job of mail made ready\n");
+}

@@ -48,8 +48,12 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
+        Site::with(OLD)
+    }
+
+    fn with(old: &str) -> Site {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("old.toml"), OLD).unwrap();
+        fs::write(folder.path().join("old.toml"), old).unwrap();
         fs::write(folder.path().join("new.toml"), NEW).unwrap();
         let config = folder.path().join("old.toml");
         let arguments = ["--memory", "--config", config.to_str().unwrap()];
@@ -138,6 +142,41 @@ fn a_diff_says_what_a_reload_would_do_to_each_queue() {
     assert!(late.put(0, 0, 60, b"10").is_ok());
 }
 
+/// A change of the order of hand-outs: it sorts the jobs again.
+#[test]
+fn a_diff_says_in_which_order_jobs_would_come() {
+    let site = Site::new();
+    let mut tube = site.client("orders");
+    for delay in [0, 0, 0, 3600] {
+        tube.put(0, delay, 60, b"1").unwrap();
+    }
+    tube.reserve(0).unwrap().unwrap();
+    let diff = |policy: &str| {
+        fs::write(
+            site.file("new.toml"),
+            format!("{OLD}\n[[policy]]\nmatch = \"orders\"\n{policy}\n"),
+        )
+        .unwrap();
+        let changes = values(&site.diff(&["--json"]));
+        effects(&changes[0])
+    };
+    let strict = "concurrency = { limit = 1, key = \"json:/a\", order = \"strict\" }";
+    let wanted = json!({ "leases": 1, "groups": 4, "order": 1, "sorts": 2 });
+    assert_eq!(diff(strict), wanted);
+    assert_eq!(diff("concurrency.limit = 1"), json!({ "slots": 1 }));
+    let rate = "rate = { per_second = 5, key = \"json:/a\" }";
+    assert_eq!(diff(rate), json!({ "tokens": 2, "groups": 4, "sorts": 2 }));
+    let fair = "fair = { key = \"json:/a\" }\naging = \"1/60s\"";
+    assert_eq!(diff(fair), json!({ "groups": 4, "fair": 2, "aging": 2, "sorts": 2 }));
+    let text = site.diff(&[]).stdout;
+    for part in [
+        "  => 4 jobs would share the limits and the turns of the empty key\n",
+        "  => 2 ready jobs would be ordered by their priority and the time that they have waited\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
 #[test]
 fn a_diff_of_the_same_policies_is_empty_and_mistakes_are_named() {
     let site = Site::new();
@@ -195,4 +234,27 @@ fn a_test_shows_what_a_put_gets_without_a_server() {
     let absent = absent.wait();
     assert_eq!(absent.status.code(), Some(1));
     assert!(absent.stderr.contains("cannot read the body absent"), "{absent:?}");
+}
+
+/// A limit of each key becomes one of the whole queue.
+#[test]
+fn a_diff_says_that_a_queue_has_fewer_slots_and_tokens_than_its_keys() {
+    let keyed = r#"
+[[policy]]
+match = "orders"
+concurrency = { limit = 2, key = "json:/a" }
+rate = { per_second = 1000, burst = 1000, key = "json:/a" }
+"#;
+    let site = Site::with(keyed);
+    let mut tube = site.client("orders");
+    for body in [br#"{"a":1}"#, br#"{"a":2}"#, br#"{"a":3}"#] {
+        tube.put(0, 0, 60, body).unwrap();
+    }
+    for _ in 0..2 {
+        tube.reserve(10).unwrap().unwrap();
+    }
+    let whole = keyed.replace(", key = \"json:/a\"", "");
+    fs::write(site.file("new.toml"), whole).unwrap();
+    let changes = values(&site.diff(&["--json"]));
+    assert_eq!(effects(&changes[0]), json!({ "slots": 2, "tokens": 1 }));
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, Space};
 use crate::error::Failure;
 use crate::files::holds::{Freeing, SegmentHold};
 use crate::files::pieces::{Pace, fill, remove_in_pieces};
@@ -263,6 +263,11 @@ impl Segments {
     pub(crate) fn kept_bytes(&self) -> u64 {
         let waiting = self.freeing.waiting() as u64 * self.segment_bytes;
         self.data_bytes().saturating_sub(waiting)
+    }
+
+    /// The size of the file system, and its free room.
+    pub(crate) fn space(&self) -> io::Result<Space> {
+        self.disk.space()
     }
 
     /// Whether the file system and the setting `bytes_max` leave room for this many more bytes.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::background::mark_as_background;
+use crate::background::{mark_as_background, mark_as_urgent};
 use crate::log::{Log, OnProgress};
 use crate::settings::{self, RETRY_FULL_MS};
 use crate::write::fill::{FillRule, Synced};
@@ -83,6 +83,7 @@ impl Drop for Committer {
 }
 
 fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
+    mark_as_urgent();
     log.committer.register();
     let mut rule = FillRule::default();
     loop {

@@ -76,12 +76,31 @@ fn next_group(at: At, epoch: u64, body: Vec<u8>) -> SealedGroup {
     group
 }
 
-/// Starts a node. While it leads, one group is always on its way.
+/// Starts a node. While it leads, one group is always on its way. A leader that another node deposes ends, and
+/// starts anew as a service manager would start it: a server of the stream that stops for longer than the lease
+/// makes the other node claim.
 pub(crate) fn start(place: Place, number: NodeId, shared: Shared) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut incarnation = 100 * number;
+        while live(place.clone(), number, incarnation, &shared).await == Ended::AsItShould {
+            incarnation += 1;
+        }
+    })
+}
+
+/// How a node ended.
+#[derive(Eq, PartialEq)]
+enum Ended {
+    AsItShould,
+    WithFault,
+}
+
+/// One process of a node, from its start to its end.
+async fn live(place: Place, number: NodeId, incarnation: u64, shared: &Shared) -> Ended {
     let setting = Setting {
         lineage: LINEAGE,
         node: number,
-        incarnation: number + 100,
+        incarnation,
         leader: Leader::default(),
         can_lead: true,
         has_place: true,
@@ -91,64 +110,64 @@ pub(crate) fn start(place: Place, number: NodeId, shared: Shared) -> JoinHandle<
         keep_bytes: 1 << 30,
         max_bytes: 1 << 34,
     };
-    tokio::spawn(async move {
-        let (mut driver, mut answers) = Driver::start(place);
-        let mut node = Node::new(setting, origin(), 1);
-        let begun = Instant::now();
-        let now_ms = || begun.elapsed().as_millis() as u64;
-        let mut inputs = vec![Input::Guards(true)];
-        let mut leads: Option<(u64, At)> = None;
-        loop {
-            let mut out = Vec::new();
-            for input in inputs.drain(..) {
-                node.handle(now_ms(), input, &mut out);
-            }
-            for output in out {
-                let act = match output {
-                    Output::Request(request) => {
-                        driver.request(request);
-                        continue;
-                    }
-                    Output::Act(act) => act,
-                };
-                match act {
-                    Act::Apply(group) => {
-                        inputs.push(Input::Applied { number: group.number, next_id: 1 });
-                        inputs.push(Input::Durable(group.number));
-                    }
-                    Act::Lead { epoch, at, .. } => {
-                        shared.write(|ledger| ledger.leaders.extend([(epoch, number)]));
-                        leads = Some((epoch, at));
-                        inputs.push(gather(&mut leads, number));
-                    }
-                    Act::Acknowledged(_) => {
-                        let (_, at) = leads.expect("only a leader gathers");
-                        shared.write(|ledger| ledger.acknowledged.extend([(at.number, at.chain)]));
-                        inputs.push(gather(&mut leads, number));
-                    }
-                    Act::End(_) => return,
-                    Act::Fault(fault) => {
-                        return shared.write(|ledger| ledger.faults.push(fault.to_string()));
-                    }
-                    Act::Fetch => {
-                        return shared.write(|ledger| ledger.faults.push("fetch".to_owned()));
-                    }
-                    Act::MayAnswerUntil(_) | Act::Follows(..) | Act::Cut | Act::Yield => (),
+    let (mut driver, mut answers) = Driver::start(place);
+    let mut node = Node::new(setting, origin(), 1);
+    let begun = Instant::now();
+    let now_ms = || begun.elapsed().as_millis() as u64;
+    let mut inputs = vec![Input::Guards(true)];
+    let mut leads: Option<(u64, At)> = None;
+    loop {
+        let mut out = Vec::new();
+        for input in inputs.drain(..) {
+            node.handle(now_ms(), input, &mut out);
+        }
+        for output in out {
+            let act = match output {
+                Output::Request(request) => {
+                    driver.request(request);
+                    continue;
                 }
-            }
-            if !inputs.is_empty() {
-                continue;
-            }
-            let wake_ms = node.wake_at(now_ms()).min(now_ms() + 1000);
-            let wait = Duration::from_millis(wake_ms.saturating_sub(now_ms()));
-            tokio::select! {
-                answer = answers.recv() => {
-                    inputs.push(Input::Answer(answer.expect("the driver lives")));
+                Output::Act(act) => act,
+            };
+            match act {
+                Act::Apply(group) => {
+                    inputs.push(Input::Applied { number: group.number, next_id: 1 });
+                    inputs.push(Input::Durable(group.number));
                 }
-                () = tokio::time::sleep(wait) => inputs.push(Input::Tick),
+                Act::Lead { epoch, at, .. } => {
+                    shared.write(|ledger| ledger.leaders.extend([(epoch, number)]));
+                    leads = Some((epoch, at));
+                    inputs.push(gather(&mut leads, number));
+                }
+                Act::Acknowledged(_) => {
+                    let (_, at) = leads.expect("only a leader gathers");
+                    shared.write(|ledger| ledger.acknowledged.extend([(at.number, at.chain)]));
+                    inputs.push(gather(&mut leads, number));
+                }
+                Act::End(_) => return Ended::AsItShould,
+                Act::Fault(fault) => {
+                    shared.write(|ledger| ledger.faults.push(fault.to_string()));
+                    return Ended::WithFault;
+                }
+                Act::Fetch => {
+                    shared.write(|ledger| ledger.faults.push("fetch".to_owned()));
+                    return Ended::WithFault;
+                }
+                Act::MayAnswerUntil(_) | Act::Follows(..) | Act::Cut | Act::Yield => (),
             }
         }
-    })
+        if !inputs.is_empty() {
+            continue;
+        }
+        let wake_ms = node.wake_at(now_ms()).min(now_ms() + 1000);
+        let wait = Duration::from_millis(wake_ms.saturating_sub(now_ms()));
+        tokio::select! {
+            answer = answers.recv() => {
+                inputs.push(Input::Answer(answer.expect("the driver lives")));
+            }
+            () = tokio::time::sleep(wait) => inputs.push(Input::Tick),
+        }
+    }
 }
 
 fn gather(leads: &mut Option<(u64, At)>, number: NodeId) -> Input {

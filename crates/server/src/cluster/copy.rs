@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! receiver  copy 1 LINEAGE
-//! sender    held 1 LINEAGE GROUP BYTES ZEROS log LOG_ID first SEGMENT end SEGMENT OFFSET
+//! sender    held 2 LINEAGE GROUP BYTES ZEROS log LOG_ID first SEGMENT end SEGMENT OFFSET
 //! receiver  wait            (again and again, while it checks what an earlier attempt has left)
 //! receiver  from SEGMENT
 //! sender    segment SIZE BYTES    and so many bytes, for each segment up to the last one
@@ -80,7 +80,7 @@ impl Reply {
     fn encode(&self) -> String {
         match self {
             Reply::Held(Held { lineage, group, bytes, zeros, point }) => {
-                format!("held 1 {lineage} {group} {bytes} {zeros} {point}")
+                format!("held 2 {lineage} {group} {bytes} {zeros} {point}")
             }
             Reply::Busy => "busy".to_owned(),
             Reply::Refused(reason) => format!("error {reason}"),
@@ -94,7 +94,7 @@ impl Reply {
         if let Some(reason) = line.strip_prefix("error ") {
             return Some(Reply::Refused(reason.to_owned()));
         }
-        let mut words = line.strip_prefix("held 1 ")?.splitn(5, ' ');
+        let mut words = line.strip_prefix("held 2 ")?.splitn(5, ' ');
         let (lineage, group) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let (bytes, zeros) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let point = words.next()?.parse().ok()?;

@@ -1,11 +1,13 @@
 //! The `[[policy]]` tables of the configuration. This module reads them, and prints them in the
 //! same form.
 
+mod order;
+
 use std::num::NonZeroU32;
 
 use broker::policy::{
-    Backoff, DeadTarget, Key, KeyError, Name, OnDuplicate, Pattern, Per, QueueSync, Rate, Rule,
-    RuleSetting, Rules, Setting, UniqueWindow, WhenFull,
+    Backoff, DeadTarget, FairMode, KeptBody, Key, KeyError, Name, OnDuplicate, Order, Pattern, Per,
+    QueueSync, Rate, Rule, RuleSetting, Rules, Setting, UniqueWindow, WhenFull,
 };
 use broker::schedule::{Cron, CronError, Zone, ZoneError};
 use notation::{duration, size};
@@ -29,6 +31,8 @@ const OPEN_MAX: u32 = 1_000_000;
 const SECONDS_MAX: u32 = 3_153_600_000;
 /// The longest pause of a schedule: a year.
 const PAUSE_MS_MAX: u128 = 366 * 24 * 3_600_000;
+/// The longest wait of a put for room: an hour.
+const BLOCK_MS_MAX: u128 = 3_600_000;
 /// The largest number of retries.
 const RETRIES_MAX: u32 = 1000;
 /// The largest jitter, in thousandths.
@@ -39,36 +43,30 @@ const DROP: &str = "drop";
 /// Keys that are also groups: a table of its keys turns such a key on.
 const RETRIES: &str = "retries";
 const PAUSE: &str = "pause";
+const HISTORY: &str = "history";
 const REASON: &str = "pause.reason";
 const CRON: &str = "pause.cron";
 const ZONE: &str = "pause.tz";
 const JITTER: &str = "retries.jitter";
+const WEIGHTS: &str = "fair.weights";
 /// The largest number of jobs in `rate` and `concurrency`.
 const GATE_MAX: u32 = 1_000_000;
+/// The largest number of jobs in the history of a queue.
+const HISTORY_MAX: u64 = 1_000_000;
 /// The keys of a rate, which can be fractions.
 const RATES: [&str; 3] = ["rate.per_second", "rate.per_minute", "rate.per_hour"];
 
-/// Planned keys. The server refuses them, so that an operator does not believe that they work.
-const LATER_KEYS: [&str; 8] = [
-    "concurrency.order",
-    "fair",
-    "aging",
-    "limits.block_for",
-    "reservation",
-    "same_as",
-    "history",
-    "result",
-];
-
 /// Keys whose values are names of queues, or other texts: any text in quotes.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 12] = [
     "expire_to",
     "alias",
     "route.copy_to",
+    "same_as",
     "dead.queue",
     "unique.by",
     "rate.key",
     "concurrency.key",
+    "fair.key",
     REASON,
     CRON,
     ZONE,
@@ -78,14 +76,19 @@ const NAMES: [&str; 10] = [
 enum Read {
     One(fn(&str) -> Result<Setting, String>),
     List(fn(&[&str]) -> Setting),
+    Map(ReadMap),
 }
 
-static KEYS: [(&str, Read); 45] = [
+/// Reads a table of keys and values.
+type ReadMap = fn(&[(&str, &str)]) -> Result<Setting, String>;
+
+static KEYS: [(&str, Read); 59] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
     ("limits.age", Read::One(|text| millis(text).map(Setting::AgeMax))),
     ("limits.when_full", Read::One(|text| when_full(text).map(Setting::WhenFull))),
+    ("limits.block_for", Read::One(|text| block_for(text).map(Setting::BlockFor))),
     ("expire_to", Read::One(|text| Ok(Setting::ExpireTo(unless_none(text).map(name))))),
     ("expire_sweep", Read::One(|text| sweep(text).map(Setting::ExpireSweep))),
     ("idle", Read::One(|text| millis(text).map(Setting::Idle))),
@@ -93,9 +96,11 @@ static KEYS: [(&str, Read); 45] = [
     ("open.timeout", Read::One(|text| millis(text).map(Setting::OpenTimeout))),
     ("fanout_only", Read::One(|text| truth(text).map(Setting::FanoutOnly))),
     ("sync", Read::One(|text| sync(text).map(Setting::Sync))),
+    ("reservation", Read::One(|text| reservation(text).map(Setting::DurableLeases))),
     ("memory.bytes", Read::One(|text| bytes(text).map(Setting::MemoryMax))),
     ("alias", Read::List(|texts| Setting::Alias(names(texts)))),
     ("route.copy_to", Read::List(|texts| Setting::CopyTo(names(texts)))),
+    ("same_as", Read::One(|text| Ok(Setting::SameAs(unless_none(text).map(name))))),
     (RETRIES, Read::One(|text| on_or_off(text).map(Setting::Retries))),
     ("retries.limit", Read::One(|text| retry_limit(text).map(Setting::RetryLimit))),
     ("retries.backoff", Read::One(|text| backoff(text).map(Setting::RetryBackoff))),
@@ -122,10 +127,21 @@ static KEYS: [(&str, Read); 45] = [
     ("rate.key", Read::One(|text| group_key(text).map(Setting::RateKey))),
     ("concurrency.limit", Read::One(|text| gate(text).map(Setting::Concurrency))),
     ("concurrency.key", Read::One(|text| group_key(text).map(Setting::ConcurrencyKey))),
+    ("concurrency.order", Read::One(|text| order::strictness(text).map(Setting::ConcurrencyOrder))),
+    ("fair.key", Read::One(|text| group_key(text).map(Setting::FairKey))),
+    (WEIGHTS, Read::Map(|entries| order::weights(entries).map(Setting::FairWeights))),
+    ("fair.mode", Read::One(|text| order::mode(text).map(Setting::FairMode))),
+    ("fair.across_priorities", Read::One(|text| truth(text).map(Setting::FairAcross))),
+    ("aging", Read::One(|text| order::aging(text).map(Setting::Aging))),
     ("unique.by", Read::One(|text| unique_by(text).map(Setting::UniqueBy))),
     ("unique.window", Read::One(|text| window(text).map(Setting::UniqueWindow))),
     ("unique.on_duplicate", Read::One(|text| on_duplicate(text).map(Setting::OnDuplicate))),
     ("unique.ignore_buried", Read::One(|text| truth(text).map(Setting::IgnoreBuried))),
+    (HISTORY, Read::One(|text| history(text).map(Setting::History))),
+    ("history.keep", Read::One(|text| history_keep(text).map(Setting::HistoryKeep))),
+    ("history.max", Read::One(|text| history_max(text).map(Setting::HistoryMax))),
+    ("history.body", Read::One(|text| history_body(text).map(Setting::HistoryBody))),
+    ("result.keep", Read::One(|text| millis(text).map(Setting::ResultKeep))),
 ];
 
 /// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
@@ -218,8 +234,6 @@ impl Reading<'_> {
                 self.read_entries(&path, inner);
             } else if let Some((key, read)) = KEYS.iter().find(|(key, _)| *key == path) {
                 self.read_value(key, read, value);
-            } else if LATER_KEYS.contains(&path.as_str()) {
-                self.refuse(place, &format!("`{path}` is not available in this version yet"));
             } else if let Some(inner) = value.get_ref().as_table()
                 && is_group(&path)
             {
@@ -263,6 +277,9 @@ impl Reading<'_> {
             key if NAMES.contains(&key) => text,
             _ => scalar,
         };
+        if let Read::Map(read) = read {
+            return self.read_map(key, *read, value);
+        }
         let values: Option<Vec<String>> = match (read, value.get_ref()) {
             (Read::List(_), DeValue::Array(items)) => {
                 items.iter().map(|item| take(item.get_ref())).collect()
@@ -277,7 +294,29 @@ impl Reading<'_> {
         let setting = match read {
             Read::One(read) => read(values[0]),
             Read::List(read) => Ok(read(&values)),
+            Read::Map(_) => unreachable!("a table is read above"),
         };
+        self.add(place, key, setting);
+    }
+
+    fn read_map(&mut self, key: &str, read: ReadMap, value: &Spanned<DeValue<'_>>) {
+        let place = FilePosition::of(self.text, value.span().start);
+        let entries: Option<Vec<(String, String)>> = match value.get_ref() {
+            DeValue::Table(entries) => entries
+                .iter()
+                .map(|(name, value)| Some((name.get_ref().to_string(), scalar(value.get_ref())?)))
+                .collect(),
+            _ => None,
+        };
+        let Some(entries) = entries else {
+            return self.mistake(place, key, "write a table of numbers, such as { acme = 3 }");
+        };
+        let entries: Vec<(&str, &str)> =
+            entries.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.add(place, key, read(&entries));
+    }
+
+    fn add(&mut self, place: FilePosition, key: &str, setting: Result<Setting, String>) {
         match setting {
             Ok(setting) => {
                 self.rule().settings.push(RuleSetting { setting, line: place.line as u32 });
@@ -300,6 +339,7 @@ fn turned_on(group: &str) -> Option<Setting> {
     match group {
         RETRIES => Some(Setting::Retries(true)),
         PAUSE => Some(Setting::Pause(true)),
+        HISTORY => Some(Setting::History(true)),
         _ => None,
     }
 }
@@ -329,7 +369,10 @@ fn suggest(path: &str) -> Option<String> {
         "pause",
         "rate",
         "concurrency",
+        "fair",
         "unique",
+        "history",
+        "result",
     ]
     .map(str::to_owned);
     let elsewhere = keys.clone().find(|key| last_word(key) == name);
@@ -373,8 +416,17 @@ fn when_full(text: &str) -> Result<WhenFull, String> {
     match text {
         "refuse" => Ok(WhenFull::Refuse),
         "drop-oldest" => Ok(WhenFull::DropOldest),
-        "block" => Err("`block` is not available in this version yet".to_owned()),
-        _ => Err(format!("`{text}` is neither `refuse` nor `drop-oldest`")),
+        "block" => Ok(WhenFull::Block),
+        _ => Err(format!("`{text}` is not `refuse`, `drop-oldest` or `block`")),
+    }
+}
+
+/// Reads how long a put waits for room.
+fn block_for(text: &str) -> Result<u64, String> {
+    match duration::parse(text)?.as_millis() {
+        0 => Err(format!("`{text}` must be greater than zero; to refuse at once, use `refuse`")),
+        millis if millis <= BLOCK_MS_MAX => Ok(millis as u64),
+        _ => Err(format!("`{text}` is longer than an hour")),
     }
 }
 
@@ -385,6 +437,15 @@ fn open_max(text: &str) -> Result<u32, String> {
 
 fn truth(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+}
+
+/// Whether leases are durable.
+fn reservation(text: &str) -> Result<bool, String> {
+    match text {
+        "durable" => Ok(true),
+        "volatile" => Ok(false),
+        _ => Err(format!("`{text}` is neither `durable` nor `volatile`")),
+    }
 }
 
 fn dead_target(text: &str) -> DeadTarget {
@@ -523,8 +584,37 @@ fn on_duplicate(text: &str) -> Result<OnDuplicate, String> {
         "return-existing" => Ok(OnDuplicate::ReturnExisting),
         "refuse" => Ok(OnDuplicate::Refuse),
         "bump" => Ok(OnDuplicate::Bump),
-        "replace-body" => Err(format!("`{text}` is not available in this version yet")),
-        _ => Err(format!("`{text}` is not `return-existing`, `refuse` or `bump`")),
+        "replace-body" => Ok(OnDuplicate::ReplaceBody),
+        _ => Err(format!("`{text}` is not `return-existing`, `refuse`, `bump` or `replace-body`")),
+    }
+}
+
+fn history(text: &str) -> Result<bool, String> {
+    on_or_off(text).map_err(|_| {
+        format!("`{text}` is neither `on` nor `off`, nor a table such as {{ keep = \"24h\" }}")
+    })
+}
+
+fn history_keep(text: &str) -> Result<u64, String> {
+    match duration::parse(text)?.as_millis() as u64 {
+        0 => Err(format!("`{text}` must be greater than zero; for no history, write `off`")),
+        millis => Ok(millis),
+    }
+}
+
+fn history_max(text: &str) -> Result<u64, String> {
+    let jobs = text.parse().ok().filter(|jobs| (1..=HISTORY_MAX).contains(jobs));
+    jobs.ok_or_else(|| format!("`{text}` is not a number from 1 to {HISTORY_MAX}"))
+}
+
+/// Reads how much of a body the history keeps.
+fn history_body(text: &str) -> Result<KeptBody, String> {
+    let prefix = text.strip_prefix("prefix:").and_then(|bytes| bytes.parse().ok());
+    match (text, prefix) {
+        (NONE, _) => Ok(KeptBody::None),
+        ("full", _) => Ok(KeptBody::Full),
+        (_, Some(bytes)) if bytes > 0 => Ok(KeptBody::Prefix(bytes)),
+        _ => Err(format!("`{text}` is not `{NONE}`, `full` or a prefix such as `prefix:1024`")),
     }
 }
 
@@ -614,6 +704,7 @@ pub fn show_value(setting: &Setting) -> String {
         | Setting::Idle(time)
         | Setting::OpenTimeout(time)
         | Setting::DeadKeep(time)
+        | Setting::ResultKeep(time)
         | Setting::PauseLength(time) => time.map_or_else(none, millis),
         Setting::PauseCron(cron) => cron.as_ref().map_or_else(none, |cron| quote(cron.as_str())),
         Setting::PauseZone(zone) => quote(zone.as_str()),
@@ -621,36 +712,54 @@ pub fn show_value(setting: &Setting) -> String {
             quote("refuse")
         }
         Setting::WhenFull(WhenFull::DropOldest) => quote("drop-oldest"),
-        Setting::ExpireTo(name) | Setting::PauseReason(name) => {
+        Setting::WhenFull(WhenFull::Block) => quote("block"),
+        Setting::ExpireTo(name) | Setting::SameAs(name) | Setting::PauseReason(name) => {
             name.as_ref().map_or_else(none, |name| shown(name))
         }
+        Setting::DurableLeases(durable) => quote(if *durable { "durable" } else { "volatile" }),
         Setting::OpenMax(reads) => reads.to_string(),
         Setting::FanoutOnly(truth)
         | Setting::RetryRelease(truth)
         | Setting::RetryDisconnect(truth)
         | Setting::Pause(truth)
+        | Setting::FairAcross(truth)
         | Setting::IgnoreBuried(truth) => truth.to_string(),
-        Setting::Retries(is_on) => quote(if *is_on { "on" } else { "off" }),
+        Setting::Retries(is_on) | Setting::History(is_on) => {
+            quote(if *is_on { "on" } else { "off" })
+        }
         Setting::RetryLimit(limit) => limit.to_string(),
         Setting::RetryBackoff(Backoff::None) => quote("none"),
         Setting::RetryBackoff(Backoff::Linear) => quote("linear"),
         Setting::RetryBackoff(Backoff::Exponential) => quote("exponential"),
-        Setting::RetryBase(time)
+        Setting::BlockFor(time)
+        | Setting::RetryBase(time)
         | Setting::RetryMax(time)
+        | Setting::HistoryKeep(time)
         | Setting::UniqueWindow(UniqueWindow::For(time)) => millis(*time),
         Setting::DeadQueue(DeadTarget::Bury) => quote(BURY),
         Setting::DeadQueue(DeadTarget::Drop) => quote(DROP),
         Setting::DeadQueue(DeadTarget::Queue(name)) => shown(name),
-        Setting::DeadJobsMax(jobs) => jobs.to_string(),
+        Setting::DeadJobsMax(jobs) | Setting::HistoryMax(jobs) => jobs.to_string(),
+        Setting::HistoryBody(KeptBody::None) => none(),
+        Setting::HistoryBody(KeptBody::Prefix(bytes)) => quote(&format!("prefix:{bytes}")),
+        Setting::HistoryBody(KeptBody::Full) => quote("full"),
         Setting::Ttr(ttr) => ttr.map_or_else(none, seconds),
         Setting::Priority(priority) => priority.to_string(),
         Setting::Delay(delay) => seconds(*delay),
-        Setting::UniqueBy(key) | Setting::RateKey(key) | Setting::ConcurrencyKey(key) => {
-            key.as_ref().map_or_else(none, |key| quote(key.as_str()))
-        }
+        Setting::UniqueBy(key)
+        | Setting::RateKey(key)
+        | Setting::ConcurrencyKey(key)
+        | Setting::FairKey(key) => key.as_ref().map_or_else(none, |key| quote(key.as_str())),
+        Setting::FairWeights(weights) => order::show_weights(weights),
+        Setting::Aging(aging) => quote(&order::show_aging(*aging)),
+        Setting::FairMode(FairMode::RoundRobin) => quote("drr"),
+        Setting::FairMode(FairMode::InFlight) => quote("in-flight"),
+        Setting::ConcurrencyOrder(Order::Loose) => quote("loose"),
+        Setting::ConcurrencyOrder(Order::Strict) => quote("strict"),
         Setting::UniqueWindow(UniqueWindow::UntilDone) => quote("until-done"),
         Setting::UniqueWindow(UniqueWindow::UntilStart) => quote("until-start"),
         Setting::OnDuplicate(OnDuplicate::Bump) => quote("bump"),
+        Setting::OnDuplicate(OnDuplicate::ReplaceBody) => quote("replace-body"),
         Setting::OnDuplicate(OnDuplicate::ReturnExisting) => quote("return-existing"),
         Setting::RetryJitter(permille) => (f64::from(*permille) / 1000.0).to_string(),
         Setting::Rate(rate) => {

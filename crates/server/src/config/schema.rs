@@ -11,6 +11,7 @@ use api::{BodySettings, JsonPointer};
 use axum::http::Uri;
 use broker::crons::CronTable;
 use broker::policy::Rules;
+use broker::{DiskLimit, DiskLimits};
 use notation::address::{Address, ListenAddress};
 use notation::{duration, port};
 use origin::Reach;
@@ -95,6 +96,8 @@ pub struct Data {
     pub segment_bytes: u64,
     /// Limit of all files of the log together. `None` means the size of the disk.
     pub bytes_max: Option<u64>,
+    /// Limit of the files of the history of jobs.
+    pub history_bytes_max: u64,
 }
 
 impl Data {
@@ -189,6 +192,8 @@ pub struct Limits {
     pub bodies: MemoryLimit,
     /// Limit of the memory for records of durable jobs. The log has these records, too.
     pub jobs: MemoryLimit,
+    /// Limits of the free room of the disk.
+    pub disk: DiskLimits,
     /// Limit of open connections. `None` means that only the number of file descriptors limits
     /// them.
     pub connections: Option<usize>,
@@ -400,6 +405,7 @@ impl Default for Config {
                 sync: Durability::Always,
                 segment_bytes: 64 << 20,
                 bytes_max: None,
+                history_bytes_max: 256 << 20,
             },
             listen: Listen {
                 addresses: Protocol::ALL
@@ -417,6 +423,8 @@ impl Default for Config {
                 memory: MemoryLimit::Percent(70),
                 bodies: MemoryLimit::Percent(25),
                 jobs: MemoryLimit::Percent(25),
+                // The log has a reserve of its own, so a full disk can be drained without a limit.
+                disk: DiskLimits { low: Some(DiskLimit::Percent(10)), critical: None },
                 queues: Some(1_000_000),
                 unsent_total_bytes: 1 << 30,
                 connections_per_address: None,

@@ -10,13 +10,12 @@ use axum::http::Uri;
 use notation::address::{ListenAddress, parse_listeners};
 use notation::{duration, size};
 
-use crate::config::cluster;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 use crate::config::{
     ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, MessageFormat, MetricsAccess,
-    SEGMENT_BYTES,
 };
+use crate::config::{cluster, data, disk};
 
 /// All Gearman packets except jobs fit into this size.
 const PACKET_BYTES_MIN: u64 = 8 << 10;
@@ -53,11 +52,11 @@ impl std::fmt::Debug for Setting {
 
 /// All keys, in display order.
 pub(crate) fn settings() -> impl Iterator<Item = &'static Setting> + Clone {
-    SETTINGS.iter().chain(&cluster::SETTINGS)
+    SETTINGS.iter().chain(&disk::SETTINGS).chain(&cluster::SETTINGS)
 }
 
-/// All keys except those of a cluster.
-static SETTINGS: [Setting; 57] = [
+/// All keys except those of the disk and of a cluster.
+static SETTINGS: [Setting; 58] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -86,17 +85,28 @@ static SETTINGS: [Setting; 57] = [
         key: "data.segment_size",
         many: false,
         live: false,
-        set: |config, value| assign(&mut config.data.segment_bytes, parse_segment_bytes(value[0])),
+        set: |config, value| {
+            assign(&mut config.data.segment_bytes, data::parse_segment_bytes(value[0]))
+        },
         show: |config| quote(&size::format(config.data.segment_bytes)),
     },
     Setting {
         key: "data.max_bytes",
         many: false,
         live: false,
-        set: |config, value| assign(&mut config.data.bytes_max, parse_bytes_max(value[0])),
+        set: |config, value| assign(&mut config.data.bytes_max, data::parse_bytes_max(value[0])),
         show: |config| {
             quote(&config.data.bytes_max.map_or_else(|| "disk".to_owned(), size::format))
         },
+    },
+    Setting {
+        key: "data.history_size",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.data.history_bytes_max, data::parse_history_bytes(value[0]))
+        },
+        show: |config| quote(&size::format(config.data.history_bytes_max)),
     },
     addresses::<{ Protocol::Beanstalk as usize }>("listen.beanstalk"),
     addresses::<{ Protocol::Gearman as usize }>("listen.gearman"),
@@ -719,25 +729,6 @@ fn parse_time_max(text: &str) -> Result<Option<Duration>, String> {
 
 fn show_limit(limit: Option<u32>) -> String {
     limit.map_or_else(|| quote("none"), |limit| limit.to_string())
-}
-
-fn parse_segment_bytes(text: &str) -> Result<u64, String> {
-    match size::parse(text)? {
-        bytes if SEGMENT_BYTES.contains(&bytes) => Ok(bytes),
-        _ => Err(format!("`{text}` is not a size from 256KiB to 1GiB")),
-    }
-}
-
-fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
-    if text == "disk" {
-        return Ok(None);
-    }
-    // The log needs a few segments to reclaim space, and a segment has at least 256 KiB. So 4 MiB
-    // is the minimum.
-    match size::parse(text)? {
-        bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
-        _ => Err(format!("`{text}` is neither `disk` nor a size from 4MiB on")),
-    }
 }
 
 fn parse_message_format(text: &str) -> Result<MessageFormat, String> {

@@ -200,6 +200,7 @@ impl Sources {
         loading.check_tls();
         loading.check_client_auth();
         loading.check_traces();
+        loading.check_disk();
         loading.check_cluster();
         if loading.mistakes.is_empty() {
             Ok(loading.effective)
@@ -399,6 +400,19 @@ impl Loading {
         };
         let place = self.effective.origin(set).to_string();
         self.refuse(place, format!("{set} also needs {missing}"));
+    }
+
+    /// The server must warn before it refuses puts.
+    fn check_disk(&mut self) {
+        if self.effective.config.limits.disk.are_reversed() {
+            let place = self.effective.origin("disk.critical").to_string();
+            let low = find("disk.low").expect("it is a key");
+            let low = (low.show)(&self.effective.config);
+            let message = format!(
+                "disk.critical: must not be above disk.low, which is {low}; raise disk.low"
+            );
+            self.refuse(place, message);
+        }
     }
 
     fn check_cluster(&mut self) {

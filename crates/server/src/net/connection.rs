@@ -19,6 +19,7 @@ use crate::net::limits::Slot;
 use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
+use crate::threads::turn_time::TurnTime;
 
 /// While a connection has more unsent bytes than this, its commands wait. Otherwise many short
 /// requests with large replies could fill the memory.
@@ -27,16 +28,6 @@ const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// The dialect gets its input in pieces of this size. Between two pieces, the connection checks its
 /// unsent bytes and the time of the turn.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
-
-/// After this time, a turn begins no further commands, because all other threads wait for the end
-/// of the turn. The turn checks the clock only between two slices of work. A slice takes about as
-/// long as this limit. So a turn can last about twice this time.
-const TURN_TIME_MAX: Duration = Duration::from_micros(500);
-
-/// The time limit of a turn that continues held-back requests. It is shorter than
-/// [`TURN_TIME_MAX`], because a held-back request has already had a slice of work. So this turn
-/// should delay clients with small requests less than other turns.
-const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// Limit of pending bytes if the session waits and the client has closed its sending side. In this
 /// case, the server reads the socket to the end, to distinguish a half-close from a broken
@@ -77,48 +68,6 @@ pub(crate) struct Sent {
     pub(crate) progress: bool,
     /// Number of reply bytes that were sent.
     pub(crate) bytes: usize,
-}
-
-/// When a turn began, and how long it can last.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct TurnTime {
-    began_at: Instant,
-    most: Duration,
-}
-
-impl TurnTime {
-    /// Starts the clock of a turn.
-    pub(crate) fn begin() -> TurnTime {
-        TurnTime { began_at: Instant::now(), most: TURN_TIME_MAX }
-    }
-
-    /// Starts the clock of a turn that continues held-back requests.
-    pub(crate) fn begin_later() -> TurnTime {
-        TurnTime { began_at: Instant::now(), most: LATER_TURN_TIME_MAX }
-    }
-
-    /// When the turn began.
-    pub(crate) fn began_at(self) -> Instant {
-        self.began_at
-    }
-
-    /// The time since the turn began.
-    pub(crate) fn elapsed(self) -> Duration {
-        self.began_at.elapsed()
-    }
-
-    /// Whether the turn must end, so that other threads can take a turn.
-    pub(crate) fn is_over(self) -> bool {
-        self.began_at.elapsed() >= self.most
-    }
-
-    /// A turn that has already reached its time limit.
-    #[cfg(test)]
-    pub(crate) fn over() -> TurnTime {
-        let began_at = Instant::now().checked_sub(TURN_TIME_MAX);
-        let began_at = began_at.expect("the machine runs for longer than a turn");
-        TurnTime { began_at, most: TURN_TIME_MAX }
-    }
 }
 
 /// Extra memory of a TLS connection after its handshake, measured with a thousand connections.
@@ -488,7 +437,8 @@ impl Connection {
     pub(crate) fn go_on_after_event(&mut self, now_ms: u64) {
         if self.phase == Phase::Open {
             self.waited_until = now_ms;
-            self.held_back |= !self.pending.is_empty();
+            self.unfinished |= self.dialect.has_more();
+            self.held_back |= self.unfinished || !self.pending.is_empty();
             self.end_if_finished();
         }
     }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use broker::Broker;
+use broker::{Broker, DiskLimits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
@@ -54,6 +54,7 @@ pub(crate) struct LiveLimits {
     bodies_bytes: AtomicU64,
     jobs_bytes: AtomicU64,
     queues: AtomicUsize,
+    disk: Mutex<DiskLimits>,
     /// Limit of connections that the number of file descriptors allows.
     descriptors: usize,
     /// Limit of connections for HTTP. They do not count as open connections.
@@ -186,6 +187,7 @@ impl LiveLimits {
             bodies_bytes: AtomicU64::default(),
             jobs_bytes: AtomicU64::default(),
             queues: AtomicUsize::default(),
+            disk: Mutex::default(),
             descriptors: free - web_connections,
             web_connections,
             open: Default::default(),
@@ -224,6 +226,7 @@ impl LiveLimits {
         let jobs_bytes = limits.jobs.bytes_of(memory_limit).unwrap_or(u64::MAX);
         self.jobs_bytes.store(jobs_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = limits.disk;
         // At the memory limit, the server refuses puts, so jobs use no more memory. But incomplete
         // commands and unsent replies still grow. To limit these bytes, the server must disconnect
         // clients. So the limits of these bytes are only a small share of the memory limit.
@@ -255,6 +258,8 @@ impl LiveLimits {
         broker.set_bodies_limit(self.bodies_bytes());
         broker.set_jobs_limit(self.jobs_bytes());
         broker.set_queue_limit(self.queues());
+        let disk = *self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        broker.set_disk_limits(disk);
     }
 
     /// Limit of the memory of jobs, queues and connections together. `None` means no limit.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -13,8 +13,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
-use broker::Broker;
+use broker::{Broker, DiskRoom};
 use log::ReclaimError;
+use notation::size;
 
 use crate::cluster::status::Status;
 use crate::process::clock::ClockWatch;
@@ -283,10 +284,17 @@ async fn clients_stop(wished: Arc<Notify>) {
     tokio::time::sleep(CLIENTS_STOP_DELAY).await;
 }
 
+/// The time between two messages that the disk has little room.
+const DISK_WARNING_PERIOD: Duration = Duration::from_hours(1);
+
 /// The health of the log, as last reported in messages.
 #[derive(Debug, Default)]
 struct LogHealth {
     is_full: bool,
+    /// Puts are refused because of `disk.critical`.
+    is_critical: bool,
+    /// When a message last said that the disk has little room.
+    disk_warned_at: Option<Instant>,
     reclaim_error: Option<Arc<ReclaimError>>,
     has_lost_body: bool,
     has_index_error: bool,
@@ -295,8 +303,9 @@ struct LogHealth {
 impl LogHealth {
     /// Reports changes of the log's health.
     fn look(&mut self, broker: &Broker) {
+        self.look_at_disk(broker.disk_room());
         let is_full = broker.is_full();
-        if is_full && !self.is_full {
+        if is_full && !self.is_full && !self.is_critical {
             tracing::warn!(
                 "no room for the log: puts are refused until jobs are finished or space is freed"
             );
@@ -341,6 +350,27 @@ impl LogHealth {
                     tracing::error!(%error, "cannot free the log's files; they will grow until the disk is full");
                 }
             }
+        }
+    }
+
+    /// Warns that the disk has little room: at once if puts are refused, and once an hour.
+    fn look_at_disk(&mut self, room: Option<DiskRoom>) {
+        let is_critical = room.is_some_and(|room| room.is_critical);
+        let begins = is_critical && !self.is_critical;
+        self.is_critical = is_critical;
+        let is_due = self.disk_warned_at.is_none_or(|at| at.elapsed() >= DISK_WARNING_PERIOD);
+        let Some(room) = room.filter(|room| room.is_low && (is_due || begins)) else { return };
+        self.disk_warned_at = Some(Instant::now());
+        let [free, size] = [room.free_bytes, room.size_bytes].map(size::rounded);
+        if is_critical {
+            tracing::warn!(
+                "the disk of the data folder has {free} of {size} left: puts are refused until a tenth more than \
+                 disk.critical is free"
+            );
+        } else {
+            tracing::warn!(
+                "the disk of the data folder has {free} of {size} left, which is less than disk.low: free some space"
+            );
         }
     }
 }

@@ -120,6 +120,8 @@ pub(crate) struct IoThread {
     /// Bytes that were read: the place of the connection, and the part of the buffer with the
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
+    /// The number of short inputs that this round has read.
+    short_inputs: usize,
     events: VecDeque<(SessionId, Answer<Event>)>,
     /// Connections with held-back commands. These commands wait because other connections come
     /// first, or until replies are sent.
@@ -170,6 +172,7 @@ impl IoThread {
             handshakes: VecDeque::new(),
             opening: Vec::new(),
             batch: Vec::new(),
+            short_inputs: 0,
             events: VecDeque::new(),
             resumed: Vec::new(),
             leaving: Vec::new(),
@@ -262,8 +265,10 @@ impl IoThread {
         self.inbox.take_events(&mut self.events);
         let held_back = self.resumed.len();
         self.read();
+        let long_inputs_wait = self.let_short_inputs_first();
         self.take_turn_if_wanted();
         self.send();
+        let held_back = if long_inputs_wait { self.resumed.len() } else { held_back };
         if self.can_continue(held_back) {
             self.continue_work(if self.congested { 0 } else { held_back });
         }

@@ -103,9 +103,15 @@ pub(crate) fn overview(
         show_setting: show_value,
         connections: Box::new(AllConnections(inboxes.to_vec())),
         cluster: cluster_of(config, status.clone()),
-        history_file: config.data.folder().map(|folder| folder.join("history")),
+        history: api::HistoryFiles {
+            numbers: config.data.folder().map(|folder| folder.join("history")),
+            jobs: config
+                .data
+                .folder()
+                .map(|folder| (folder.join("job-history"), config.data.history_bytes_max)),
+        },
     });
-    let top = api.top_queues(config.metrics.queues_max);
+    let (top, times) = (api.top_queues(config.metrics.queues_max), api.clone());
     let measured: Vec<Protocol> = listeners.iter().map(|one| one.protocol).collect();
     let overview = Overview {
         broker,
@@ -117,6 +123,7 @@ pub(crate) fn overview(
         queues_max: config.metrics.queues_max,
         choose_queues: Box::new(move || Box::pin(top.clone().names())),
         requests: Box::new(move || request_times(&request_limits, &measured)),
+        queue_times: Box::new(move || times.queue_times()),
         process: Box::new(process),
     };
     let overview = Arc::new(overview);

@@ -102,6 +102,10 @@ pub struct Replication {
     pub deposed: u64,
     /// Leaders that resigned.
     pub resigned: u64,
+    /// Leaders that gave their lead away, because their folder hung.
+    pub yields: u64,
+    /// Instants of schedules that have a job.
+    pub fired: u64,
     /// Claims that leaders renewed.
     pub renewals: u64,
     /// Trims that removed records of the stream.
@@ -360,8 +364,12 @@ impl Cluster {
                 process.broker.answer_until(Millis(until));
             }
             Act::Acknowledged(group) => return self.acknowledge(trace, number, group),
-            // The folders of the simulation never hang for long.
-            Act::Yield => {}
+            Act::Yield => {
+                trace.note(format_args!("node {number} yields"));
+                process.yields = true;
+                self.counts.yields += 1;
+                return self.judge_yields(number);
+            }
             Act::Cut => {
                 if process.broker.stream().is_some_and(|stream| stream.leads()) {
                     process.broker.gather_nothing();

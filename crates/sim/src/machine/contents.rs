@@ -1,7 +1,7 @@
 //! What a node must have after each group, computed from the groups alone, by the judge's own code
 //! according to `docs/replication-format.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use broker::{JobId, State, Turn};
@@ -23,12 +23,19 @@ const DELAYED: u8 = State::Delayed as u8;
 const BURIED: u8 = State::Buried as u8;
 /// A bit of the options: the job has a time of the wall clock, which can move its due time.
 const WALL: u8 = 1 << 6;
+/// A bit of the options: there is a second byte of bits.
+const MORE: u8 = 1 << 7;
+/// A bit of the second byte: an entry with a schedule has put the job. This is the last field.
+const FIRED: u8 = 1 << 4;
+const FIRED_BYTES: usize = 16;
 
 /// All logged jobs after a group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     number: u64,
     jobs: BTreeMap<u64, Job>,
+    /// The instants of entries with schedules that have a job, each with a hash of the entry's name.
+    fired: BTreeSet<[u8; FIRED_BYTES]>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,9 +53,15 @@ struct Meta {
     due_ms: u64,
     state: u8,
     has_wall: bool,
+    fired: Option<[u8; FIRED_BYTES]>,
 }
 
 impl Contents {
+    /// The number of instants that have a job by a schedule.
+    pub(crate) fn fired(&self) -> u64 {
+        self.fired.len() as u64
+    }
+
     /// The last group.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -100,6 +113,11 @@ impl Contents {
                 }
                 let body: Arc<[u8]> = rest.into();
                 for (id, meta) in new {
+                    if let Some(fired) = meta.fired
+                        && !self.fired.insert(fired)
+                    {
+                        return None;
+                    }
                     let job = Job { meta, body: body.clone() };
                     let before = self.jobs.insert(id, job);
                     if before.is_some() {
@@ -178,6 +196,7 @@ impl Meta {
             due_ms: u64_at(fixed, 28),
             state: fixed[36],
             has_wall: options.first().is_some_and(|bits| bits & WALL != 0),
+            fired: fired(options),
         };
         Some((u64_at(fixed, 0), meta, rest))
     }
@@ -185,6 +204,13 @@ impl Meta {
     fn is_delayed_after(&self, time_ms: u64) -> bool {
         self.state == DELAYED && self.due_ms > time_ms && !self.has_wall
     }
+}
+
+/// The firing in the options of a job.
+fn fired(options: &[u8]) -> Option<[u8; FIRED_BYTES]> {
+    let [bits, more, ..] = options else { return None };
+    let is_there = bits & MORE != 0 && more & FIRED != 0;
+    options.last_chunk().filter(|_| is_there).copied()
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -244,6 +270,21 @@ mod tests {
         let job = &contents.jobs[&1];
         assert_eq!((job.meta.queue.as_slice(), job.meta.state), (&b"other"[..], BURIED));
         assert_eq!(&*job.body, b"body");
+    }
+
+    #[test]
+    fn an_instant_with_two_jobs_is_noticed() {
+        let put = |id, at| {
+            let mut job = meta(id, 1, 0);
+            job[38] = 2 + FIRED_BYTES as u8;
+            job.extend([MORE, FIRED]);
+            job.extend([&[7; 8][..], &u64::to_le_bytes(at)].concat());
+            fact(PUT, 1, &job)
+        };
+        let mut contents = Contents::default();
+        add(&mut contents, 2, &[fact(NAME, 0, b"a"), put(1, 5), put(2, 6)]).expect("two instants");
+        assert_eq!(contents.fired(), 2);
+        add(&mut contents, 3, &[fact(NAME, 0, b"a"), put(3, 5)]).expect_err("it has a job");
     }
 
     #[test]

@@ -108,6 +108,8 @@ pub(crate) struct Process {
     pub(crate) claimed: Option<(Epoch, u64)>,
     /// The node stops cleanly, and answers nothing more.
     pub(crate) resigns: bool,
+    /// The node gives its lead away, because its folder hangs.
+    pub(crate) yields: bool,
     pub(crate) end: Option<End>,
     /// When the last group came, by the node's clock. `None`: no group came since the start.
     pub(crate) heard: Option<u64>,
@@ -195,7 +197,7 @@ impl Member {
             has_place: stream.has_place(),
             lease_ms: LEASE_MS,
             jitter_ms: rng.below(JITTER_MS_MAX),
-            folder_ms: 1 << 40,
+            folder_ms: plan.folder_ms,
             keep_bytes: plan.keep_bytes,
             max_bytes: plan.max_bytes,
         };
@@ -215,6 +217,7 @@ impl Member {
             is_applying: false,
             claimed: None,
             resigns: false,
+            yields: false,
             end: None,
             heard: None,
             timed: self.clock.at(real_ms),

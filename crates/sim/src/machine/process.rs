@@ -40,6 +40,7 @@ impl kestrel::Controls for NoControls {
 
 impl Process {
     pub(crate) fn new(broker: Broker, plan: &Plan, now: u64) -> Self {
+        broker.turn(Millis(now)).note_milestones();
         let server = beanstalk::Server::new(ServerInfo {
             pid: 1,
             version: "sim".into(),

@@ -97,6 +97,7 @@ impl Model {
             let job = self.job_mut(id);
             (job.since, job.state) = (0, State::Delayed { due });
             self.record(id, Record::Moved);
+            self.keep_slot(&queue, id);
             return;
         }
         if is_original && lease.loss == ReturnOrder::KeepPlace {

@@ -22,6 +22,7 @@ impl Model {
         let dead = self.queues[&queue].policy.dead.clone();
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
         if dead.target == DeadTarget::Drop || dead.jobs_max == 0 {
+            self.keep_result(id, news);
             let need = self.remove_job(id);
             self.send_last_news(watchers, id, news, need);
             return need;
@@ -43,11 +44,11 @@ impl Model {
         let record = if cause == DeathCause::Released { Record::Update } else { Record::Moved };
         let target = dead.target.queue_for(queue.as_bytes()).map(|name| text(&name));
         let target = target.filter(|name| {
-            *name != *queue && self.alias(name).is_none() && !self.policy(name).fanout_only
+            *self.real_name(name) != *queue
+                && self.alias(name).is_none()
+                && !self.policy(name).fanout_only
         });
-        let holder = target.as_deref().map_or(Some(queue.clone()), |name| {
-            self.queues.get_key_value(name).map(|(name, _)| name.clone())
-        });
+        let holder = target.as_deref().map_or(Some(queue.clone()), |name| self.queue_named(name));
         if let Some(holder) = holder {
             self.end_oldest_dead(&holder, dead.jobs_max - 1);
         }

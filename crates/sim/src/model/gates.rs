@@ -28,7 +28,7 @@ fn queue_rate(policy: &Policy) -> Option<Rate> {
 
 /// The limit of all leased jobs of a queue together.
 fn queue_slots(policy: &Policy) -> Option<std::num::NonZeroU32> {
-    policy.concurrency.filter(|_| policy.concurrency_key.is_none())
+    policy.concurrency.filter(|_| policy.concurrency_key.is_none() && !policy.is_strict())
 }
 
 impl Gates {
@@ -126,7 +126,7 @@ impl Model {
 
     /// A lease of a job of the queue is about to end. The queue's timer then opens the gates.
     pub(super) fn free_slot(&mut self, name: &Name, key: Option<KeyHash>) {
-        self.free_lane(name, key.unwrap_or_default());
+        self.free_lane(name, key);
         let now = self.now;
         let queue = self.queue_mut(name);
         if queue.gates.shut {
@@ -176,6 +176,13 @@ impl Model {
         let before = queue_rate(&self.queues[name].policy);
         let limits_before = key_limits(&self.queues[name].policy);
         let limits = key_limits(&policy);
+        // The weights belong to keys, and so to the expression of the keys.
+        let weights = |policy: &Policy| {
+            let weights = policy.fair.key.as_ref().map(|_| policy.fair.weights.clone());
+            let weights = weights.filter(|weights| !weights.is_empty())?;
+            Some((policy.group_key().cloned(), weights))
+        };
+        let weights_change = weights(&self.queues[name].policy) != weights(&policy);
         let rate = queue_rate(&policy);
         let mut credit = if before.is_some() { self.credit(name) } else { 0 };
         if before != rate {
@@ -185,8 +192,11 @@ impl Model {
         let queue = self.queue_mut(name);
         queue.policy = policy;
         (queue.gates.credit, queue.gates.at) = (credit, now);
-        if limits != limits_before {
-            self.reset_lanes(name, limits_before.is_none());
+        if limits != limits_before || limits.is_some() && weights_change {
+            let is_keyed = limits.is_some_and(|limits| limits.is_keyed);
+            // A lease counts for the key that it began with.
+            let forgets = limits_before.is_none_or(|before| before.is_keyed != is_keyed);
+            self.reset_lanes(name, forgets);
         }
         self.shut_if_none_passes(name);
     }

@@ -327,9 +327,8 @@ impl History {
         let written = self.groups.iter().find(|group| group.end >= self.written);
         let complete = [before, written.filter(|_| self.written > 0)].into_iter().flatten();
         let counted = complete.map(|group| self.counted_at(group.at_ms)).max();
-        let after = self.groups.iter().find(|group| group.end >= end);
         let low = self.images_at(counted.unwrap_or(0).max(self.counted));
-        let high = self.counts_at(after.map_or(self.records.len(), |group| group.end));
+        let high = self.newest_counts(end);
         for (id, found) in found {
             let high = high.get(id).copied().unwrap_or(found.counts);
             let low = low.get(id).map_or(Counts::default(), |image| image.counts);
@@ -357,6 +356,12 @@ impl History {
             }
         }
         log_contents.jobs
+    }
+
+    /// The newest counters that the log can have, if a prefix of this length survived.
+    pub(super) fn newest_counts(&self, end: Need) -> BTreeMap<u64, Counts> {
+        let after = self.groups.iter().find(|group| group.end >= end);
+        self.counts_at(after.map_or(self.records.len(), |group| group.end))
     }
 
     /// The newest counts of every job that existed at any time before `end`.

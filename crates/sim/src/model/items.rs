@@ -120,7 +120,7 @@ impl Model {
         self.conn(place).waiting = None;
         let notification = if is_look {
             let job = &self.jobs[&id];
-            Notification::Peeked { body: job.body.clone(), need: job.need }
+            Notification::Peeked { id, body: job.body.clone(), need: job.need }
         } else {
             let lease = self.open_read(place, id);
             let job = &self.jobs[&id];
@@ -166,8 +166,7 @@ impl Model {
         let before = self.history.len();
         // If an alias has the same name, requests cannot reach the queue.
         let is_hidden = self.alias(name).is_some();
-        if let Some((name, _)) = self.queues.get_key_value(name).filter(|_| !is_hidden) {
-            let name = name.clone();
+        if let Some(name) = self.queue_named(name).filter(|_| !is_hidden) {
             let mut left = self.ready_count(&name);
             self.guarded(&name, |model| {
                 while left > 0
@@ -207,8 +206,7 @@ impl Model {
     }
 
     pub(super) fn flush_expired(&mut self, name: &str) -> (u64, Need) {
-        let Some((name, _)) = self.queues.get_key_value(name) else { return (0, 0) };
-        let name = name.clone();
+        let Some(name) = self.queue_named(name) else { return (0, 0) };
         let swept = self.sweep(&name);
         self.drop_queue_if_unwanted(&name);
         swept
@@ -229,8 +227,7 @@ impl Model {
     /// Removes a queue with all its jobs, including leased jobs. Returns the record that the reply
     /// depends on.
     pub(super) fn remove_queue(&mut self, name: &str) -> Need {
-        let Some((name, _)) = self.queues.get_key_value(name) else { return 0 };
-        let name = name.clone();
+        let Some(name) = self.queue_named(name) else { return 0 };
         self.guarded(&name, |model| {
             let held = model
                 .jobs

@@ -209,7 +209,7 @@ impl Model {
         let is_open = |queue: &Name| !self.is_paused(queue) && !self.is_shut_for_takers(queue);
         let open: Vec<_> = watched.into_iter().filter(is_open).collect();
         let heads = open.iter().filter_map(|queue| self.first_ready(queue));
-        let best = heads.map(|id| (self.jobs[&id].key(), id)).min();
+        let best = heads.map(|id| (self.key_among_queues(id), id)).min();
         if let Some((_, id)) = best.filter(|_| !self.reads_blocked()) {
             return Ok(self.reserve_now(place, id));
         }
@@ -301,7 +301,7 @@ impl Model {
     /// True if the limits of a queue keep a client from taking this job by its number.
     fn is_held_by_gates(&self, id: u64) -> bool {
         let queue = &self.jobs[&id].queue;
-        self.gates_are_shut_for_takers(queue) || !self.key_is_open(queue, id)
+        self.gates_are_shut_for_takers(queue) || !self.key_lets_take(queue, id)
     }
 
     pub(super) fn delete(&mut self, place: Place, id: u64) -> Result<Need, Need> {
@@ -351,6 +351,8 @@ impl Model {
         let need = self.jobs[&id].need;
         if is_ready {
             self.offer(id);
+        } else {
+            self.keep_slot(&queue, id);
         }
         Ok(need)
     }
@@ -410,6 +412,11 @@ impl Job {
     /// The key that orders ready jobs. The smallest key is handed out first.
     pub(super) fn key(&self) -> (u32, u64) {
         (self.pri, self.order)
+    }
+
+    /// True if the job is delayed, and was handed out before. With a strict order, it keeps its slot.
+    pub(super) fn keeps_slot(&self) -> bool {
+        matches!(self.state, State::Delayed { .. }) && self.counts.reserves > 0
     }
 
     /// True if the job is buried. A submit does not join a buried job.

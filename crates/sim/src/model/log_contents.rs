@@ -308,15 +308,24 @@ impl LogContents {
     /// Reclaim's copy of a leased job does not contain the moment when the job became ready
     /// (`since`). So at the start, the process counts the age of such a job from the put, and may
     /// end the job because of its age. This function uses the same count for the jobs that are too
-    /// old by it, and are not in the recovered state `found`.
+    /// old by it, and are not in their queues in the recovered state `found`.
     pub(super) fn count_from_puts(&mut self, found: &Self, now: u64) {
         let is_gone = |id: &u64, image: &StoredJob| {
-            !found.jobs.contains_key(id) && self.has_expired(image, now)
+            let is_there = found.jobs.get(id).is_some_and(|found| found.queue == image.queue);
+            !is_there && self.has_expired(image, now)
         };
         let gone = self.jobs.iter().filter(|(id, image)| is_gone(id, image));
         let gone: Vec<u64> = gone.map(|(id, _)| *id).collect();
         for id in gone {
-            self.jobs.get_mut(&id).expect("it was just there").since = 0;
+            // With 0, the age of a delayed job would count from its due time.
+            self.jobs.get_mut(&id).expect("it was just there").since = 1;
+        }
+    }
+
+    /// Gives the jobs that are not in the recovered state `found` their newest counters.
+    pub(super) fn count_all_of_gone(&mut self, found: &Self, newest: &BTreeMap<u64, Counts>) {
+        for (id, image) in self.jobs.iter_mut().filter(|(id, _)| !found.jobs.contains_key(id)) {
+            image.counts = newest.get(id).copied().unwrap_or(image.counts);
         }
     }
 

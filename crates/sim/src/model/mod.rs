@@ -32,6 +32,8 @@ mod promises;
 mod queues;
 mod record;
 mod restart;
+mod results;
+mod rooms;
 mod routes;
 mod session;
 mod submit;
@@ -52,6 +54,7 @@ pub(crate) use log_contents::{Counts, Facts, LogContents, StoredJob, StoredState
 use outcome::Notification;
 pub(crate) use policies::UP;
 pub(crate) use restart::Recovered;
+use rooms::{Blocked, RoomWait};
 pub(crate) use session::Observed;
 use session::{Expected, Reading};
 use work::Worker;
@@ -145,6 +148,10 @@ pub(crate) struct Model {
     pub(crate) is_draining: bool,
     /// The keys of unique jobs that have ended.
     pub(crate) claims: BTreeMap<ClaimKey, Claim>,
+    results: results::Results,
+    /// The waits for room.
+    rooms: Vec<RoomWait>,
+    next_room_ticket: u64,
     pub(crate) history: History,
     pub(crate) tally: Tally,
 }
@@ -152,6 +159,8 @@ pub(crate) struct Model {
 /// Counts events by kind. Tests check that enough events of each kind happened.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
+    /// Puts that waited for room.
+    pub(crate) room_waits: u64,
     /// Jobs that Gearman workers grabbed.
     pub(crate) grabs: u64,
     /// Workers that were woken.
@@ -172,6 +181,8 @@ pub(crate) struct Tally {
     pub(crate) duplicates: u64,
     /// Puts that found a job that had ended.
     pub(crate) claimed: u64,
+    /// Submits that got the kept result of a job that had ended.
+    pub(crate) kept_results: u64,
     /// Jobs that a put made more urgent.
     pub(crate) bumps: u64,
     /// Requests of Kestrel's text dialect.
@@ -283,6 +294,8 @@ pub(crate) struct Queue {
     lanes_empty_at: u64,
     /// Leases with smaller numbers do not count for their keys.
     first_lease: u64,
+    /// The number of the last turn of a key.
+    next_turn: u64,
     /// When the queue first had a policy, a parent, a child or a job that expires, or became a
     /// queue of items.
     extra_since: Option<u64>,
@@ -307,8 +320,14 @@ pub(crate) struct Conn {
     pub(crate) buffer: VecDeque<u8>,
     reading: Reading,
     used: Name,
+    /// The name by which the client uses its queue.
+    used_as: String,
     watched: Vec<Name>,
+    /// The names by which the client watches each queue of `watched`, oldest first.
+    watched_as: Vec<(Name, String)>,
     pub(crate) waiting: Option<Wait>,
+    /// The request that waits for room in a queue.
+    blocked: Option<Blocked>,
     /// True if a long kick of the connection is unfinished.
     is_kicking: bool,
     /// Events for the connection that are not delivered yet.
@@ -366,6 +385,9 @@ impl Model {
             rerouted: Vec::new(),
             is_draining: false,
             claims: BTreeMap::new(),
+            results: results::Results::default(),
+            rooms: Vec::new(),
+            next_room_ticket: 0,
             history: History::default(),
             tally: Tally::default(),
         };

@@ -13,6 +13,8 @@ use super::{JobKind, Model, NEVER, Need, Place, State};
 pub(super) enum Notification {
     Reply(Expected),
     WorkToDo,
+    /// A put that waited for room can be tried again.
+    Room,
     News {
         id: u64,
         news: News,
@@ -28,6 +30,7 @@ pub(super) enum Notification {
     },
     /// The item of a peek, for a client that waited for it.
     Peeked {
+        id: u64,
         body: Rc<[u8]>,
         need: Need,
     },
@@ -136,6 +139,7 @@ impl Model {
     /// Ends a job, and sends the news to the waiting clients. Returns the record that the news
     /// depends on.
     pub(super) fn end_job(&mut self, id: u64, news: &News) -> Need {
+        self.keep_result(id, news);
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
         let need = self.remove_job(id);
         self.send_last_news(watchers, id, news, need);
@@ -147,6 +151,8 @@ impl Model {
         if matches!(job.state, State::Leased(_)) {
             self.free_slot(&job.queue, job.group);
         }
+        self.left_strict(&job.queue);
+        self.hide_older_result(id, job.tags.as_ref());
         let mut need = 0;
         if job.kind == JobKind::Logged {
             need = self.history.note(Record::Finish(id), self.is_strict(&job.queue));

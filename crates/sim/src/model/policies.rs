@@ -104,6 +104,7 @@ impl Model {
 
     /// The policy for a queue of this name, even if the queue does not exist.
     pub(super) fn policy(&self, name: &str) -> Rc<Policy> {
+        let name = &*self.real_name(name);
         if let Some(queue) = self.queues.get(name) {
             return queue.policy.clone();
         }
@@ -148,6 +149,7 @@ impl Model {
             return;
         }
         self.rules = rules.clone();
+        self.drop_results();
         for name in self.queues_by_age() {
             self.resolve(&name);
         }

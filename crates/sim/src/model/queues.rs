@@ -9,8 +9,20 @@ use super::record::Record;
 use super::{Facts, Model, Name, Need, Pause, Place, Queue, State};
 
 impl Model {
-    /// Returns the queue of this name. Creates the queue if it does not exist.
+    /// The name of the queue that this name stands for.
+    pub(super) fn real_name(&self, name: &str) -> String {
+        let real = self.rules.real_name(name.as_bytes());
+        real.map_or_else(|| name.to_owned(), |real| super::policies::text(&real))
+    }
+
+    /// The queue that this name stands for, if it exists.
+    pub(super) fn queue_named(&self, name: &str) -> Option<Name> {
+        self.queues.get_key_value(&*self.real_name(name)).map(|(name, _)| name.clone())
+    }
+
+    /// Returns the queue that this name stands for. Creates the queue if it does not exist.
     pub(super) fn create_queue(&mut self, name: &str) -> Name {
+        let name = &*self.real_name(name);
         if let Some((name, _)) = self.queues.get_key_value(name) {
             return name.clone();
         }
@@ -34,6 +46,7 @@ impl Model {
             lanes: BTreeMap::new(),
             lanes_empty_at: self.now,
             first_lease: 0,
+            next_turn: 0,
             extra_since: None,
             timer: None,
             last_read: None,
@@ -65,6 +78,7 @@ impl Model {
         };
         &**name == "default"
             || self.guards.contains(name)
+            || self.is_waited_for(name)
             || self.queues.get(name).is_some_and(|queue| queue.facts.kept)
             || self.conns.values().any(uses)
             || self.jobs.values().any(|job| job.queue == *name)
@@ -98,8 +112,7 @@ impl Model {
     /// Executes `maxqueue`. Returns the record that the reply depends on. A queue with limits stays
     /// in existence.
     pub(super) fn limit_queue(&mut self, name: &str, limits: [u32; 3]) -> Need {
-        let Some((name, _)) = self.queues.get_key_value(name) else { return 0 };
-        let name = name.clone();
+        let Some(name) = self.queue_named(name) else { return 0 };
         let queue = self.queues.get_mut(&name).expect("it was just found");
         queue.facts.limits = limits;
         queue.facts.kept |= limits != [0; 3] && &*name != "default";
@@ -129,8 +142,7 @@ impl Model {
     }
 
     pub(super) fn pause(&mut self, name: &str, seconds: u32) -> bool {
-        let Some((name, _)) = self.queues.get_key_value(name) else { return false };
-        let name = name.clone();
+        let Some(name) = self.queue_named(name) else { return false };
         let until = self.now + u64::from(seconds) * 1000;
         let queue = self.queues.get_mut(&name).expect("it was just found");
         queue.pauses += 1;

@@ -1,14 +1,14 @@
 //! Restarts the model. After a restart, the model has only the state that was in the log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    History, Job, JobKind, LogContents, Model, Name, Need, Place, Setting, State, StoredJob,
-    StoredState,
+    Counts, History, Job, JobKind, LogContents, Model, Name, Need, Place, Setting, State,
+    StoredJob, StoredState,
 };
 use crate::Checked;
 
-/// A due job can be ready or still delayed in the log. For up to this many due jobs, the model
+/// A due job can be ready or still delayed at the start. For up to this many due jobs, the model
 /// tries every combination.
 const DUE_JOBS_MAX: usize = 6;
 
@@ -16,14 +16,16 @@ const DUE_JOBS_MAX: usize = 6;
 /// job causes no further work for clients.
 const TRIAL_ADVANCES: usize = 3;
 
+/// What the log can have of jobs that the process ended at its start: see
+/// [`LogContents::count_from_puts`] and [`LogContents::count_all_of_gone`].
+type Guess<'a> = (bool, Option<&'a BTreeMap<u64, Counts>>);
+
 /// The state that a new process has found.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovered {
     pub(crate) log_contents: LogContents,
-    /// Jobs that the process finds ready in the log, because they were due before the restart.
+    /// Delayed jobs of the log that are ready in the process from the start, because they were due.
     pub(crate) ready: BTreeSet<u64>,
-    /// The time of the process at its start, before it read the log.
-    pub(crate) opened: u64,
     /// The number of jobs in the log, before any job expired.
     pub(crate) in_log: u64,
     /// The next id that the process assigns.
@@ -79,11 +81,21 @@ impl Model {
     /// result.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
-            // It is not known whether the log has the moments when jobs became ready. They decide
-            // whether a job has expired, and which queue expires its jobs first.
-            self.explain_with(log_contents, found, now, true)
-                .or_else(|_| self.explain_with(log_contents, found, now, false))
-                .map(|begun| (end, begun))
+            // Of the jobs that the process has ended, it is not known whether the log has the moments
+            // when they became ready. These decide whether a job has expired, and which queue expires
+            // its jobs first. Nor is it known which counters the log has. With a strict order, jobs
+            // that were handed out before come first.
+            let newest = self.history.newest_counts(end);
+            let counts = |is_newest: bool| is_newest.then_some(&newest);
+            let guesses = [(true, false), (false, false), (true, true), (false, true)];
+            let explain_with = |(from_puts, is_newest)| {
+                self.explain_with(log_contents, found, now, (from_puts, counts(is_newest)))
+            };
+            let first = explain_with(guesses[0]);
+            let explained = guesses[1..]
+                .iter()
+                .fold(first, |so_far, guess| so_far.or_else(|_| explain_with(*guess)));
+            explained.map(|begun| (end, begun))
         })
     }
 
@@ -94,14 +106,15 @@ impl Model {
         log_contents: &LogContents,
         found: &Recovered,
         now: u64,
-        from_puts: bool,
+        guess: Guess<'_>,
     ) -> Result<Recovered, String> {
-        // If a job was already due, its entry in the log is the put or a later copy by reclaim.
-        // A put restores the job as delayed, and a copy restores the job as ready.
-        let mut begun = self.begun(log_contents, found, now, from_puts);
+        // A process restores a due job as ready. But it restores the due jobs of a block of cold jobs
+        // as delayed, if other jobs of the block are not due.
+        let mut begun = self.begun(log_contents, found, now, guess);
         let due = begun.log_contents.due_at(now);
+        begun.ready = due.iter().copied().collect();
         let mut outcome = begun.leads_to(found, now, &self.setting);
-        for choice in 1..1_u32 << due.len().min(DUE_JOBS_MAX) {
+        for choice in 0..(1_u32 << due.len().min(DUE_JOBS_MAX)) - 1 {
             if outcome.is_ok() {
                 break;
             }
@@ -114,18 +127,20 @@ impl Model {
         outcome.map(|()| begun)
     }
 
-    /// The state with which a new process began, before any job expired. `from_puts`: see
-    /// [`LogContents::count_from_puts`].
+    /// The state with which a new process began, before any job expired.
     fn begun(
         &self,
         log_contents: &LogContents,
         found: &Recovered,
         now: u64,
-        from_puts: bool,
+        (from_puts, newest): Guess<'_>,
     ) -> Recovered {
         let mut log_contents = log_contents.clone();
         if from_puts {
             log_contents.count_from_puts(&found.log_contents, now);
+        }
+        if let Some(newest) = newest {
+            log_contents.count_all_of_gone(&found.log_contents, newest);
         }
         log_contents.meet(&found.log_contents, self.history.counts_may_be_missing);
         let newest = log_contents.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
@@ -147,7 +162,7 @@ impl Model {
     /// The model of a new process. Leased jobs are ready, and delayed jobs keep their due time.
     /// Pauses and the counters of the process are lost.
     fn reborn(now: u64, setting: Setting, recovered: Recovered) -> Self {
-        let mut model = Model::new(recovered.opened, setting);
+        let mut model = Model::new(now, setting);
         model.rules = recovered.log_contents.rules.clone();
         model.status = recovered.log_contents.status;
         model.claims.clone_from(&recovered.log_contents.claims);
@@ -177,13 +192,17 @@ impl Model {
                     State::Buried { order }
                 }
             };
+            let since = match image.state {
+                StoredState::Delayed { due } if state == State::Ready && image.since == 0 => due,
+                _ => image.since,
+            };
             let job = Job {
                 queue: image.queue.clone(),
                 pri: image.pri,
                 delay: image.delay,
                 ttr: image.ttr,
                 created: image.created,
-                since: image.since,
+                since,
                 body: image.body.clone(),
                 state,
                 counts: image.counts,
@@ -205,7 +224,6 @@ impl Model {
             }
             model.jobs.insert(*id, job);
         }
-        model.now = now;
         model.empty_buckets();
         model.history = History::default();
         let queues = recovered.log_contents.queues.clone();

@@ -104,6 +104,7 @@ impl Model {
     /// name is not an alias.
     fn destinations(&self, name: &str, route: &mut Route) -> Option<Vec<String>> {
         let destinations = self.alias(name)?;
+        let name = &*self.real_name(name);
         if route.aliases.iter().any(|seen| &**seen == name) {
             return Some(Vec::new());
         }
@@ -308,7 +309,7 @@ impl Model {
         if !self.is_over_limit(queue) {
             return Ok(());
         }
-        if policy.when_full == WhenFull::Refuse {
+        if policy.when_full != WhenFull::DropOldest {
             return Err(Refused::QueueFull);
         }
         for _ in 0..PUT_ENDS_MAX {
@@ -334,13 +335,13 @@ impl Model {
         if self.is_over_limit(queue) { Err(Refused::QueueFull) } else { Ok(()) }
     }
 
-    fn check_size(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+    pub(super) fn check_size(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         let most = self.queues[queue].policy.item_bytes_max;
         let is_too_big = most.is_some_and(|most| body_len as u64 > most);
         if is_too_big { Err(Refused::TooBig) } else { Ok(()) }
     }
 
-    fn is_over_limit(&self, queue: &Name) -> bool {
+    pub(super) fn is_over_limit(&self, queue: &Name) -> bool {
         let policy = &self.queues[queue].policy;
         let (mut count, mut bytes) = (0, 0);
         let ready = |job: &&Job| job.state == State::Ready && job.queue == *queue;
@@ -385,7 +386,7 @@ impl Model {
     }
 
     /// Like `sweep`, for at most `max` jobs.
-    fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
+    pub(super) fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
         self.open_lanes(queue);
         if !self.head_is_expired(queue) {
             return (0, 0);
@@ -458,8 +459,10 @@ impl Model {
         if self.jobs[&id].state == State::Ready {
             self.offer(id);
         } else {
+            self.keep_slot(to, id);
             self.arm(to);
         }
+        self.left_strict(&from);
         self.drop_queue_if_unwanted(&from);
     }
 }

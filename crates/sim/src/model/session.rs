@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::outcome::Notification;
 use super::work::Worker;
-use super::{Conn, Model, Need, OpenReads, Place};
+use super::{Blocked, Conn, Model, Need, OpenReads, Place};
 use crate::protocol::{Kestrel, Protocol};
 
 /// The kind of the next bytes on a beanstalkd connection.
@@ -177,8 +177,15 @@ impl Model {
             buffer: VecDeque::new(),
             reading: Reading::Line,
             used: default.clone(),
+            used_as: "default".to_owned(),
+            watched_as: if is_reader {
+                Vec::new()
+            } else {
+                vec![(default.clone(), "default".to_owned())]
+            },
             watched: if is_reader { Vec::new() } else { vec![default] },
             waiting: None,
+            blocked: None,
             is_kicking: false,
             notifications: VecDeque::new(),
             is_producer: false,
@@ -203,8 +210,11 @@ impl Model {
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         self.conn(place).buffer.extend(bytes);
-        while self.is_reading(place) && self.step(place, observed)? {}
+        while self.is_reading(place) && self.step(place, observed)? {
+            self.offer_room();
+        }
         self.end_if_drained(place);
+        self.offer_room();
         Ok(())
     }
 
@@ -252,6 +262,7 @@ impl Model {
         match notification.ok_or("an event came that nothing asked for")? {
             Notification::Reply(reply) => observed.take(&reply)?,
             Notification::WorkToDo => observed.take(&Self::noop())?,
+            Notification::Room => self.try_again(place, observed)?,
             Notification::News { id, news, need, .. } => {
                 let reply = self.news_packet(place, id, &news, need);
                 self.check_news(place, id, news.is_end())?;
@@ -259,7 +270,9 @@ impl Model {
             }
             notification => self.resume_fetch(place, notification, observed)?,
         }
+        self.offer_room();
         self.end_if_drained(place);
+        self.offer_room();
         Ok(())
     }
 
@@ -303,7 +316,12 @@ impl Model {
         }
         if conn.waiting.take().is_some() {
             observed.take(&Expected::line("TIMED_OUT", denial))?;
-        } else if conn.is_idle() {
+        } else if self.cancel_room_wait(place) {
+            self.conn(place).blocked = None;
+            self.next_id += 1;
+            observed.take(&Expected::line("DRAINING", 0))?;
+            self.offer_room();
+        } else if self.conns[&place].is_idle() {
             // The remaining bytes are the beginning of a request that will never be complete.
             self.close_conn(place);
             return Ok(());
@@ -333,7 +351,11 @@ impl Model {
     pub(crate) fn close_conn(&mut self, place: Place) {
         let mut held = self.held_as_taken(place);
         let Some(conn) = self.conns.get(&place) else { return };
+        if let Some(Blocked::Put(..)) = conn.blocked {
+            self.next_id += 1;
+        }
         let queues = conn.worker.queues();
+        self.leave_line(place);
         self.unregister(place, &queues);
         self.detach(place);
         let conn = self.conns.remove(&place).expect("it was just looked at");
@@ -360,7 +382,7 @@ impl Conn {
     /// True if the session does not wait, and has no undelivered events.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = self.waiting.is_some() || !self.notifications.is_empty() || self.is_kicking;
-        self.protocol == Protocol::Gearman || !waits
+        self.blocked.is_none() && (self.protocol == Protocol::Gearman || !waits)
     }
 
     pub(super) fn take_line(&mut self) -> Option<Vec<u8>> {

@@ -122,10 +122,10 @@ impl Model {
             }
             (None, Some(same), _) if is_foreground => self.attach(place, same),
             (None, None, Some(copy)) if is_foreground => self.attach(place, copy),
-            (None, None, None) if is_foreground && routed.ended.is_some() => {
-                return Err(Refused::Duplicate);
+            (None, None, None) if is_foreground => {
+                let ended = routed.ended.ok_or(Refused::QueueFull)?;
+                self.send_kept_result(place, ended, routed.need)?;
             }
-            (None, None, None) if is_foreground => return Err(Refused::QueueFull),
             (None, ..) => {}
         }
         let id = self.answer_put(&routed)?;

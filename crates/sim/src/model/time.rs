@@ -26,7 +26,9 @@ impl Model {
                 Owner::Conn(place) => self.look_at_conn(place),
             }
         }
+        self.end_room_waits();
         self.do_a_chore();
+        self.offer_room();
     }
 
     /// The earliest due moment, and its owner.
@@ -177,7 +179,7 @@ impl Model {
         let waits = self.conns.values().filter_map(|conn| conn.waiting.as_ref()?.until);
         let margins = self.conns.keys().filter_map(|place| self.margin_moment(*place));
         let moments = jobs.chain(pauses).chain(expiries).chain(deaths).chain(gates).chain(windows);
-        let moments = moments.chain(waits).chain(margins);
+        let moments = moments.chain(waits).chain(margins).chain(self.room_moments());
         moments.filter(|moment| *moment > after).min()
     }
 }

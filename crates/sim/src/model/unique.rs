@@ -67,6 +67,9 @@ impl Model {
             let (claim, need) = claim.expect("one of them was found");
             return Ok(Admitted::Ended(claim.id.0, need));
         };
+        if on_duplicate == OnDuplicate::ReplaceBody {
+            self.replace_body(id, offer.body);
+        }
         if !offer.is_watched {
             self.outlive_watchers(id);
         }
@@ -76,6 +79,17 @@ impl Model {
             self.bump(id, job, unsent);
         }
         Ok(Admitted::Same(id))
+    }
+
+    /// Gives a job the body of a put, unless a worker has it, or the body is its key for Gearman.
+    fn replace_body(&mut self, id: u64, body: &[u8]) {
+        let own = self.job_mut(id);
+        let is_key = own.tags.as_ref().is_some_and(|tags| *tags.unique == *b"-");
+        if matches!(own.state, State::Leased(_)) || is_key {
+            return;
+        }
+        own.body = body.into();
+        self.record(id, Record::Update);
     }
 
     /// Makes a ready or delayed job as urgent as a put, and due as early.
@@ -106,6 +120,7 @@ impl Model {
         }
         self.record(id, Record::Moved);
         if is_ready {
+            self.reenter_lane(&queue, id);
             self.arm(&queue);
         } else if is_earlier && due <= now {
             self.offer(id);
@@ -157,8 +172,7 @@ impl Model {
     /// True if another job of this queue has the key of this job.
     pub(super) fn key_is_taken(&self, id: u64, queue: &str) -> bool {
         let Some(key) = self.jobs[&id].key else { return false };
-        let Some((queue, _)) = self.queues.get_key_value(queue) else { return false };
-        let queue = queue.clone();
+        let Some(queue) = self.queue_named(queue) else { return false };
         let own = &self.jobs[&id];
         self.claim_on(&queue, key).is_some_and(|(claim, _)| claim.id.0 != id)
             || self.equal_job(&queue, key, |job| !std::ptr::eq(job, own)).is_some()

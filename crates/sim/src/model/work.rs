@@ -30,6 +30,8 @@ pub(super) struct Worker {
 struct Registration {
     rank: i64,
     queue: Name,
+    /// The names under which the worker has registered, the newest one last.
+    names: Vec<String>,
     limit_ms: Option<u64>,
 }
 
@@ -41,6 +43,24 @@ impl Worker {
 
     pub(super) fn queues(&self) -> BTreeSet<Name> {
         self.registrations.iter().map(|one| one.queue.clone()).collect()
+    }
+
+    /// The name under which the worker last registered for this queue.
+    pub(super) fn name_of(&self, queue: &Name) -> Option<&str> {
+        let found = self.registrations.iter().find(|one| one.queue == *queue)?;
+        found.names.last().map(String::as_str)
+    }
+
+    /// Removes a name under which the worker has registered. Returns the queue if it was the only
+    /// name: then the caller removes the registration.
+    pub(super) fn forget_name(&mut self, name: &str) -> Option<Name> {
+        let is_named = |one: &&mut Registration| one.names.iter().any(|known| known == name);
+        let found = self.registrations.iter_mut().find(is_named)?;
+        if found.names.len() == 1 {
+            return Some(found.queue.clone());
+        }
+        found.names.retain(|known| known != name);
+        None
     }
 
     /// The registrations, in the order in which a grab checks them.
@@ -60,9 +80,13 @@ impl Model {
         if worker.records(&queue) == 0 {
             worker.unlisted.insert(queue.clone());
         }
-        worker.registrations.retain(|one| one.queue != queue);
+        let before = worker.registrations.iter().position(|one| one.queue == queue);
+        let before = before.map(|index| worker.registrations.remove(index).names);
+        let mut names = before.unwrap_or_default();
+        names.retain(|known| known != name);
+        names.push(name.to_owned());
         let limit_ms = limit_ms.map(|limit| limit.max(LIMIT_MS_MIN));
-        worker.registrations.push(Registration { rank: worker.next_rank, queue, limit_ms });
+        worker.registrations.push(Registration { rank: worker.next_rank, queue, names, limit_ms });
         if worker.asleep && !self.fall_asleep(place) {
             self.wake(place);
         }

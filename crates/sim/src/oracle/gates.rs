@@ -138,17 +138,46 @@ impl Gates {
     }
 
     /// Checks the number of leased jobs of a queue. After a change of the rules, it can be too
-    /// large, but it does not grow.
+    /// large, but it does not grow. The leases of a key do not count for another key that the rules
+    /// give later, so such limits are not judged here.
     pub(super) fn check_leased(&mut self, queue: &str, leased: u32) -> Checked {
         let before = self.leased.insert(queue.to_owned(), leased).unwrap_or(leased);
         let limit = self
             .rules_of(queue)
-            .and_then(|rules| rules.concurrency.filter(|_| rules.concurrency_key.is_none()));
-        let Some(limit) = limit else { return Ok(()) };
+            .filter(|rules| rules.concurrency_key.is_none())
+            .and_then(|rules| Some((rules.concurrency?, rules.is_strict)));
+        let Some((limit, is_strict)) = limit else { return Ok(()) };
         self.slots_judged += u64::from(leased > 0);
         if leased > limit.get().max(before) {
-            return Err(format!("{leased} jobs of {queue} are leased, with a limit of {limit}"));
+            let order = if is_strict { "strict" } else { "loose" };
+            return Err(format!(
+                "{leased} jobs of {queue} are leased, with a limit of {limit} and a {order} order"
+            ));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use broker::policy::{Order, Rule, Setting};
+
+    use super::*;
+
+    #[test]
+    fn a_strict_order_has_no_more_leases_than_slots() {
+        let strict = Setting::ConcurrencyOrder(Order::Strict);
+        let slots = Setting::Concurrency(NonZeroU32::new(2));
+        let rules = Rules(vec![Rule::new(["q"], [slots, strict])]);
+        let mut gates = Gates::default();
+        gates.changed(&rules, false);
+        // Leases from before the rules may stay, and end one after the other.
+        let kept = [4, 3, 2, 0, 2].map(|leased| gates.check_leased("q", leased).is_ok());
+        assert_eq!(kept, [true; 5]);
+        let error = gates.check_leased("q", 3).expect_err("a promise was broken");
+        assert!(error.contains("with a limit of 2 and a strict order"), "{error}");
+        assert!(gates.check_leased("other", 9).is_ok());
     }
 }

@@ -253,10 +253,10 @@ impl Items {
         self.rule_history.rules_of(queue, self.alone).iter().any(QueueRules::has_gates)
     }
 
-    /// True if a job can come before an earlier job with another key.
+    /// True if a job can come before an earlier job, because of their keys or of the time that they wait.
     fn may_have_keys(&self, queue: &str) -> bool {
         let rules = self.rule_history.rules_of(queue, self.alone);
-        rules.iter().any(|rules| rules.group_key().is_some())
+        rules.iter().any(|rules| rules.group_key().is_some() || rules.is_strict || rules.is_aging)
     }
 
     fn may_be_alias(&self, queue: &str) -> bool {

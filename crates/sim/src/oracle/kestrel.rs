@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::items::{Arrival, Delivery, Items};
 use super::memcache::{self, Get, Reply, Request};
+use super::real_name;
 use super::terms::{Conn, ReplyEnd};
 use crate::Checked;
 
@@ -65,9 +66,9 @@ impl Connections {
             items.tick += 1;
             match &request {
                 Request::Set { queue, expiry, body } => {
-                    items.sent(conn, queue, body, *expiry, now);
+                    items.sent(conn, &real_name(queue), body, *expiry, now);
                 }
-                Request::Empty(queue) => items.may_vanish(queue),
+                Request::Empty(queue) => items.may_vanish(&real_name(queue)),
                 _ => {}
             }
             let arrival = Arrival { tick: items.tick, at: now, waited: false };
@@ -89,11 +90,11 @@ impl Connections {
         let pending = self.streams.values().flat_map(|stream| &stream.pending);
         for pending in pending.filter(|pending| pending.arrival.waited) {
             match &pending.request {
-                Request::Get(get) => items.disturbed(&get.queue),
-                Request::Monitor(queue) => items.disturbed(queue),
+                Request::Get(get) => items.disturbed(&real_name(&get.queue)),
+                Request::Monitor(queue) => items.disturbed(&real_name(queue)),
                 Request::Empty(queue) => {
                     items.uniques.give_up();
-                    items.disturbed(queue);
+                    items.disturbed(&real_name(queue));
                 }
                 Request::FlushAll => items.all_disturbed(),
                 Request::Set { .. } | Request::Confirm { .. } | Request::Other => {}
@@ -109,14 +110,15 @@ impl Stream {
         let gives_up = |queue: &str| {
             self.pending.iter().any(|pending| match &pending.request {
                 Request::Get(get) => get.queue == queue && (get.closes || get.aborts),
-                Request::Confirm { queue: name, .. } | Request::Empty(name) => name == queue,
+                Request::Confirm { queue: name, .. } => name == queue,
+                Request::Empty(name) => real_name(name) == real_name(queue),
                 Request::FlushAll => true,
                 Request::Set { .. } | Request::Monitor(_) | Request::Other => false,
             })
         };
         for pending in &self.pending {
             match &pending.request {
-                Request::Empty(queue) => items.disturbed_for_good(queue),
+                Request::Empty(queue) => items.disturbed_for_good(&real_name(queue)),
                 Request::FlushAll => {
                     for name in items.known_queues() {
                         items.disturbed_for_good(&name);
@@ -127,6 +129,7 @@ impl Stream {
         }
         for (queue, opens) in &self.opens {
             let is_unclear = self.blurred.contains(queue) || gives_up(queue);
+            let queue = &real_name(queue);
             for id in opens.iter().flatten() {
                 if is_unclear || !items.is_held(*id, queue, conn, now) {
                     items.doubted(*id, queue, conn);
@@ -173,7 +176,10 @@ impl Stream {
         let arrival = pending.arrival;
         match (&pending.request, reply) {
             (Request::Set { queue, expiry, body }, Reply::Line(line)) => match line.as_str() {
-                "STORED" => return items.stored(reply_end, (queue, *expiry, body), arrival, now),
+                "STORED" => {
+                    let queue = &real_name(queue);
+                    return items.stored(reply_end, (queue, *expiry, body), arrival, now);
+                }
                 _ => items.refused(body),
             },
             (Request::Get(get), reply) => {
@@ -181,9 +187,11 @@ impl Stream {
             }
             (Request::Monitor(queue), Reply::Item { queue: named, body }) => {
                 check_name(queue, named)?;
-                items.was_used(queue, arrival);
+                let real = &real_name(queue);
+                items.was_used(real, arrival);
                 let (opens, peeks) = (true, false);
-                let delivery = Delivery { reply_end, queue, body, opens, peeks, arrival, now };
+                let delivery =
+                    Delivery { reply_end, queue: real, body, opens, peeks, arrival, now };
                 let id = items.delivered(&delivery)?;
                 self.note_open(queue, id);
             }
@@ -193,6 +201,7 @@ impl Stream {
                 }
             }
             (Request::Empty(queue), Reply::Line(line)) => {
+                let queue = &real_name(queue);
                 items.may_vanish(queue);
                 if line == "DELETED" || line == "END" {
                     items.emptied(Some(queue), reply_end, arrival, line == "DELETED");
@@ -216,6 +225,7 @@ impl Stream {
         now: u64,
     ) -> Checked {
         let queue = &get.queue;
+        let real = &real_name(queue);
         let is_error = matches!(reply, Reply::Line(line) if line != "END");
         if is_error {
             // The server closes the connection, but may have ended an open read first.
@@ -224,7 +234,7 @@ impl Stream {
         }
         if get.aborts {
             self.end_oldest(queue, reply_end.conn, items, now, |items, id| {
-                items.given_back(id, queue, reply_end.conn);
+                items.given_back(id, real, reply_end.conn);
             });
             return Ok(());
         }
@@ -232,20 +242,21 @@ impl Stream {
             self.confirm_oldest(queue, reply_end, items, now);
         }
         if get.fetches() {
-            items.was_used(queue, arrival);
+            items.was_used(real, arrival);
         }
         match reply {
             Reply::Item { queue: named, body } => {
                 check_name(queue, named)?;
                 let (opens, peeks) = (get.opens, get.peeks);
-                let delivery = Delivery { reply_end, queue, body, opens, peeks, arrival, now };
+                let delivery =
+                    Delivery { reply_end, queue: real, body, opens, peeks, arrival, now };
                 let id = items.delivered(&delivery)?;
                 if opens {
                     self.note_open(queue, id);
                 }
                 Ok(())
             }
-            Reply::Line(_) if get.fetches() && !arrival.waited => items.check_nothing_ready(queue),
+            Reply::Line(_) if get.fetches() && !arrival.waited => items.check_nothing_ready(real),
             Reply::Line(_) => Ok(()),
         }
     }
@@ -262,7 +273,7 @@ impl Stream {
 
     fn confirm_oldest(&mut self, queue: &str, reply_end: ReplyEnd, items: &mut Items, now: u64) {
         self.end_oldest(queue, reply_end.conn, items, now, |items, id| {
-            items.confirmed(id, queue, reply_end);
+            items.confirmed(id, &real_name(queue), reply_end);
         });
     }
 
@@ -276,17 +287,18 @@ impl Stream {
         end: impl FnOnce(&mut Items, usize),
     ) {
         let Some(opens) = self.opens.get_mut(queue) else { return };
+        let real = &real_name(queue);
         // The removal of a queue ends open reads, and so does a timeout. If the oracle does not
         // know the item of a read (`None`), the read is certainly open only if this queue never had
         // a removal or a timeout.
         let is_held = |id: &Option<usize>| match id {
-            Some(id) => items.is_held(*id, queue, conn, now),
-            None => items.are_holds_kept(queue),
+            Some(id) => items.is_held(*id, real, conn, now),
+            None => items.are_holds_kept(real),
         };
         let is_clear = opens.iter().all(is_held);
         if !is_clear || self.blurred.contains(queue) {
             self.blurred.insert(queue.to_owned());
-            opens.iter().flatten().for_each(|id| items.doubted(*id, queue, conn));
+            opens.iter().flatten().for_each(|id| items.doubted(*id, real, conn));
             return;
         }
         if let Some(Some(id)) = opens.pop_front() {

@@ -1,5 +1,6 @@
 //! The oracle checks the server's replies, and does not use the server's code. It sees only the
-//! bytes that clients sent and received, closed connections, crashes and the end of the run.
+//! bytes that clients sent and received, closed connections, crashes, the end of the run, and the
+//! milestones of jobs.
 //!
 //! The oracle parses the protocols of beanstalkd and of Kestrel's memcache, according to their
 //! documentation. It checks Gearman's jobs in runs in which all clients speak Gearman. In other runs,
@@ -12,6 +13,7 @@ mod gearman;
 mod items;
 mod jobs;
 mod kestrel;
+mod lives;
 mod memcache;
 mod rules;
 mod terms;
@@ -24,16 +26,19 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 use broker::policy::Rules;
+use broker::{Milestone, Millis};
 use gearman::Gearman;
 use items::Items;
 use jobs::Jobs;
 use kestrel::Connections;
+use lives::Lives;
 pub(crate) use terms::Certain;
 use terms::{Conn, Lasting, ReplyEnd};
 use wire::{Reply, Request};
 
 use crate::Checked;
 use crate::protocol::Protocol;
+use crate::workload::OTHER_NAME;
 
 /// The record of the run so far. It contains only facts that later checks need.
 #[derive(Debug)]
@@ -46,6 +51,7 @@ pub(crate) struct Oracle {
     gearman: Option<Gearman>,
     kestrel: Connections,
     items: Items,
+    lives: Lives,
     sees_items: bool,
     /// True if a client sent bytes that the oracle cannot parse. If so, the oracle checks nothing
     /// more.
@@ -66,7 +72,23 @@ struct Stream {
     /// Requests without a reply, each with the time of its arrival.
     pending: VecDeque<Pending>,
     used: String,
+    /// The names that the client watches.
     watched: Vec<String>,
+}
+
+impl Stream {
+    /// The queues that the client watches.
+    fn watched_queues(&self) -> Vec<String> {
+        self.watched.iter().map(|name| real_name(name)).collect()
+    }
+}
+
+/// The queue that a name stands for. In runs without other names of queues, no client uses them.
+fn real_name(name: &str) -> String {
+    match name.strip_prefix(OTHER_NAME) {
+        Some(rest) if rest.is_empty() || rest.starts_with('+') => format!("a{rest}"),
+        _ => name.to_owned(),
+    }
 }
 
 #[derive(Debug)]
@@ -95,6 +117,7 @@ impl Oracle {
             gearman: None,
             kestrel: Connections::default(),
             items,
+            lives: Lives::default(),
             sees_items,
             is_blind: false,
             is_stopped: false,
@@ -281,8 +304,8 @@ impl Oracle {
                 pending.waited && matches!(pending.request, Request::Reserve { .. })
             });
             if waits {
-                for queue in &stream.watched {
-                    self.jobs.waited_at(queue, now);
+                for queue in stream.watched_queues() {
+                    self.jobs.waited_at(&queue, now);
                 }
             }
         }
@@ -302,7 +325,7 @@ impl Oracle {
         let jobs = &mut self.jobs;
         let word = reply.word.as_str();
         match (&pending.request, word) {
-            (Request::Use(name), "USING") => stream.used.clone_from(name),
+            (Request::Use(name), "USING") => stream.used = real_name(name),
             (Request::Watch(name), "WATCHING") if !stream.watched.contains(name) => {
                 stream.watched.push(name.clone());
             }
@@ -323,8 +346,9 @@ impl Oracle {
                 self.items.drained(None, &reply.body)?;
                 jobs.check_body(reply.id, &reply.body)?;
                 if !pending.waited {
-                    jobs.check_order(reply.id, &stream.watched, now)?;
-                    if let [queue] = &stream.watched[..] {
+                    let watched = stream.watched_queues();
+                    jobs.check_order(reply.id, &watched, now)?;
+                    if let [queue] = &watched[..] {
                         self.items.gates.handed_out(queue, now)?;
                     }
                 }
@@ -337,7 +361,7 @@ impl Oracle {
                 );
             }
             (Request::Reserve { timeout: Some(0) }, "TIMED_OUT") if !pending.waited => {
-                return jobs.check_nothing_ready(&stream.watched, now);
+                return jobs.check_nothing_ready(&stream.watched_queues(), now);
             }
             (Request::ReserveJob(id), "RESERVED") => {
                 jobs.check_body(*id, &reply.body)?;
@@ -358,7 +382,9 @@ impl Oracle {
             (Request::Kick, "KICKED") => {
                 jobs.kicked(Some(&stream.used), Lasting::IfSent(reply_end));
             }
-            (Request::Pause { name, seconds }, "PAUSED") => jobs.paused(name, *seconds, now),
+            (Request::Pause { name, seconds }, "PAUSED") => {
+                jobs.paused(&real_name(name), *seconds, now);
+            }
             (Request::Look(id), "FOUND") => {
                 jobs.check_body(*id, &reply.body)?;
                 return jobs.seen(*id);
@@ -398,12 +424,14 @@ impl Oracle {
                 Some(function),
             ) = (kind, function)
             {
-                self.items.gates.handed_out(&String::from_utf8_lossy(function), now)?;
+                let queue = real_name(&String::from_utf8_lossy(function));
+                self.items.gates.handed_out(&queue, now)?;
             }
             if let (wire::JOB_ASSIGN, Some(function), Some(workload)) =
                 (kind, function, parts.next())
             {
-                self.items.drained(Some(&String::from_utf8_lossy(function)), workload)?;
+                let queue = real_name(&String::from_utf8_lossy(function));
+                self.items.drained(Some(&queue), workload)?;
             }
             if let (wire::JOB_ASSIGN | wire::JOB_ASSIGN_UNIQ | wire::JOB_ASSIGN_ALL, Some(id)) =
                 (kind, id)
@@ -437,6 +465,7 @@ impl Oracle {
         let is_stopped = std::mem::take(&mut self.is_stopped);
         let left = if is_stopped { Certain::All } else { left };
         let lasting = std::mem::take(&mut self.left);
+        self.lives = Lives::default();
         self.conns.clear();
         let was_sent = |reply_end: ReplyEnd| {
             lasting.get(&reply_end.conn).is_some_and(|left| *left >= reply_end.end)
@@ -461,6 +490,12 @@ impl Oracle {
     /// Notes that other policies are in force from now on.
     pub(crate) fn policies_changed(&mut self, rules: &Rules) {
         self.items.policies_changed(rules);
+        self.lives.policies_changed();
+    }
+
+    /// Checks the next milestones. The caller must take them before each change of policies.
+    pub(crate) fn check_milestones(&mut self, milestones: &[Milestone], now: u64) -> Checked {
+        milestones.iter().try_for_each(|milestone| self.lives.check(milestone, Millis(now)))
     }
 
     /// Notes that another process began at this moment, with these rules. `knows_time`: the moments

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use broker::policy::{
-    DeadTarget, Key, OnDuplicate, QueueSync, Rate, Rule, Rules, Setting, UniqueWindow, WhenFull,
+    DeadTarget, Key, OnDuplicate, Order, QueueSync, Rate, Rule, Rules, Setting, UniqueWindow,
+    WhenFull,
 };
 
 use crate::windows::Window;
@@ -29,9 +30,13 @@ pub(super) struct QueueRules {
     pause_zone: String,
     pub(super) rate_key: Option<Key>,
     pub(super) concurrency_key: Option<Key>,
+    pub(super) is_strict: bool,
+    pub(super) fair_key: Option<Key>,
+    pub(super) is_aging: bool,
     /// Some puts store nothing, because another job has their key.
     is_unique: bool,
     refuses_duplicates: bool,
+    replaces_bodies: bool,
     /// Which jobs are the same, if the oracle knows this kind of key and window.
     pub(super) uniqueness: Option<Uniqueness>,
     part: Option<Part>,
@@ -116,7 +121,8 @@ impl QueueRules {
     /// The key whose limits count for a job.
     pub(super) fn group_key(&self) -> Option<&Key> {
         let slots = self.concurrency_key.as_ref().filter(|_| self.concurrency.is_some());
-        slots.or_else(|| self.rate_key.as_ref().filter(|_| self.rate.is_some()))
+        let rate = || self.rate_key.as_ref().filter(|_| self.rate.is_some());
+        slots.or_else(rate).or(self.fair_key.as_ref())
     }
 
     fn apply(&mut self, setting: &Setting) {
@@ -144,6 +150,7 @@ impl QueueRules {
             Setting::Concurrency(limit) => self.concurrency = *limit,
             Setting::RateKey(key) => self.rate_key.clone_from(key),
             Setting::ConcurrencyKey(key) => self.concurrency_key.clone_from(key),
+            Setting::ConcurrencyOrder(order) => self.is_strict = *order == Order::Strict,
             Setting::UniqueBy(key) => {
                 self.is_unique = key.is_some();
                 self.part = key.as_ref().and_then(|key| Part::of(key.as_str()));
@@ -156,14 +163,22 @@ impl QueueRules {
             }
             Setting::OnDuplicate(answer) => {
                 self.refuses_duplicates = *answer == OnDuplicate::Refuse;
+                self.replaces_bodies = *answer == OnDuplicate::ReplaceBody;
             }
             Setting::IgnoreBuried(ignores) => self.ignores_buried = *ignores,
-            Setting::ExpireTo(_)
+            Setting::FairKey(key) => self.fair_key.clone_from(key),
+            Setting::Aging(aging) => self.is_aging = aging.is_some(),
+            Setting::FairWeights(_)
+            | Setting::FairMode(_)
+            | Setting::FairAcross(_)
+            | Setting::ExpireTo(_)
             | Setting::ExpireSweep(_)
             | Setting::Idle(_)
             | Setting::OpenMax(_)
             | Setting::MemoryMax(_)
             | Setting::CopyTo(_)
+            | Setting::SameAs(_)
+            | Setting::BlockFor(_)
             | Setting::Retries(_)
             | Setting::RetryLimit(_)
             | Setting::RetryBackoff(_)
@@ -178,7 +193,13 @@ impl QueueRules {
             | Setting::Ttr(_)
             | Setting::Priority(_)
             | Setting::Delay(_)
-            | Setting::PauseReason(_) => {}
+            | Setting::PauseReason(_)
+            | Setting::History(_)
+            | Setting::HistoryKeep(_)
+            | Setting::HistoryMax(_)
+            | Setting::HistoryBody(_)
+            | Setting::ResultKeep(_)
+            | Setting::DurableLeases(_) => {}
         }
         let window = if self.ignores_buried { None } else { self.window_ms };
         let part_and_window = self.part.zip(window);
@@ -282,10 +303,28 @@ impl RuleHistory {
         self.settings().any(|setting| matches!(setting, Setting::UniqueBy(Some(_))))
     }
 
-    /// True if a put can make, or could make, another job more urgent.
+    /// True if a put can make, or could make, another job more urgent, or give it its body.
     pub(super) fn ever_bumps(&self) -> bool {
-        let bumps = |setting: &Setting| *setting == Setting::OnDuplicate(OnDuplicate::Bump);
-        self.settings().any(bumps)
+        self.settings().any(|setting| {
+            matches!(setting, Setting::OnDuplicate(OnDuplicate::Bump | OnDuplicate::ReplaceBody))
+        })
+    }
+
+    /// True if a put can give, or could give, its body to another job of this queue.
+    pub(super) fn ever_replaces(&self, queue: &str) -> bool {
+        let replaces = |rules: &Rules| {
+            let parents = [None, parent_of(queue)];
+            let resolved = parents.map(|parent| resolve(rules, queue, parent));
+            resolved.iter().any(|rules| rules.is_unique && rules.replaces_bodies)
+        };
+        self.ever.iter().any(replaces)
+    }
+
+    /// True if jobs are, or were, delayed, although their clients did not ask for it.
+    pub(super) fn ever_delays(&self) -> bool {
+        let is_delay =
+            |setting: &Setting| matches!(setting, Setting::Delay(seconds) if *seconds > 0);
+        self.ever_retries() || self.settings().any(is_delay)
     }
 
     /// True if puts of a dialect do not all have the same priority, or are, or were, delayed or taken

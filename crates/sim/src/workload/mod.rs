@@ -23,6 +23,9 @@ pub(crate) struct Known {
 
 const KNOWN_IDS_MAX: usize = 60;
 
+/// In some runs, the policies say that this name stands for the queue `a`.
+pub(crate) const OTHER_NAME: &str = "sa";
+
 impl Known {
     /// The jobs that clients got to know last.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
@@ -212,6 +215,9 @@ fn mostly_held(held: &mut Vec<u64>, gives_it_up: bool, known: &Known, rng: &mut 
 }
 
 fn queue(plan: &Plan, rng: &mut Rng) -> &'static str {
+    if plan.renames && rng.one_in(4) {
+        return OTHER_NAME;
+    }
     // Sometimes use a name that Kestrel's clients often use.
     if plan.shares[2] > 0 && rng.one_in(8) {
         return ["a+x", "b-2", "al"][rng.index(3)];

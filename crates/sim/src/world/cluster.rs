@@ -155,7 +155,8 @@ impl World {
 
     /// The node that serves stops, and names a successor.
     pub(super) fn stop_leader(&mut self) -> Checked {
-        self.trace.note(format_args!("clean stop"));
+        let hangs = self.cluster.as_ref().is_some_and(Cluster::yields);
+        self.trace.note(format_args!("clean stop, the folder hangs: {hangs}"));
         self.end_connections()?;
         for _ in 0..STOP_MS_MAX {
             if self.is_accepted() || self.cluster.as_ref().is_some_and(Cluster::has_ended) {
@@ -179,7 +180,8 @@ impl World {
         }
         let end = cluster.process(number).and_then(|process| process.end.clone());
         let kind = if self.rng.coin() { CrashKind::Killed } else { CrashKind::PowerLoss };
-        if end == Some(End::Resigned) {
+        // The process of a node whose folder hangs ends, and does not wait for it.
+        if end == Some(End::Resigned) && !hangs {
             let now = broker::Millis(self.now);
             let closed = self.process.broker.close(now);
             if let Err(failed) = closed
@@ -195,10 +197,11 @@ impl World {
 
     // --- Takeovers ---
 
-    /// Called after each step. If the process that serves has ended, another node takes over.
+    /// Called after each step. If the process that serves has ended or yields, another node takes over.
     pub(super) fn look_at_nodes(&mut self) -> Checked {
         match &self.cluster {
             Some(cluster) if cluster.has_ended() => self.lose_leader(CrashKind::Killed),
+            Some(cluster) if cluster.yields() => self.stop_leader(),
             _ => Ok(()),
         }
     }
@@ -239,7 +242,8 @@ impl World {
         let certain = if is_certain { Certain::Sent } else { Certain::Nothing };
         self.oracle.restarted(certain, now);
         let jobs = broker.stream().map_or(0, |stream| stream.at().jobs);
-        self.begin(broker, now, now, (next, jobs))
+        self.begin(broker, now, (next, jobs))?;
+        self.set_crons()
     }
 
     // --- The end of a run ---

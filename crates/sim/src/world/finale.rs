@@ -3,7 +3,6 @@
 
 use std::rc::Rc;
 
-use broker::policy::Rules;
 use broker::{JobId, Status};
 
 use super::World;
@@ -101,11 +100,12 @@ impl World {
     /// stays in its queue.
     fn lift_restrictions(&mut self) -> Checked {
         self.with_turn(|world, turn| {
-            let _ = turn.set_policies(Rules::default());
-            world.oracle.policies_changed(&Rules::default());
+            let rules = world.base_rules();
+            let _ = turn.set_policies(rules.clone());
+            world.oracle.policies_changed(&rules);
             let _ = turn.set_status(Status::Up, 0);
             if world.is_modelled() {
-                world.model.set_policies(&Rc::default());
+                world.model.set_policies(&Rc::new(rules));
                 world.model.set_status(UP);
             }
             Ok(())

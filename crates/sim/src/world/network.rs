@@ -1,7 +1,7 @@
 //! The simulated connections: bytes in flight, sessions and their outboxes, and events. Compares
 //! every call of a session with the model.
 
-use broker::{Dialect, Event, JobId, Outbox, Progress, Turn};
+use broker::{Broker, Dialect, Event, JobId, Outbox, Progress, PutRefusal, Turn};
 
 use super::World;
 use crate::Checked;
@@ -160,6 +160,7 @@ impl World {
         let link = &mut self.links[index];
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
+        let refused = refused_by_log(&self.process.broker);
         let used = real(&mut *link.session, turn, &mut outbox);
         if self.plan.loads_later {
             turn.load_bodies_now();
@@ -168,8 +169,14 @@ impl World {
         }
         // A client can send a put as large as a segment before the broker holds clients back. If no
         // segment is ready for this put, the log refuses the put.
-        if self.process.broker.congested() && !self.plan.must_not_be_short() {
+        let has_policies = self.plan.must_not_be_short();
+        if self.process.broker.congested() && !has_policies {
             self.model.may_refuse = true;
+        }
+        // With policies, the model could not tell the refusals of the log from others. So it expects
+        // them only in the calls that have one.
+        if has_policies {
+            self.model.may_refuse = refused_by_log(&self.process.broker) > refused;
         }
         let answer = Answer::from(outbox);
         if !answer.bytes.is_empty() {
@@ -191,6 +198,9 @@ impl World {
         model(&mut self.model, place, &mut observed)
             .and_then(|()| observed.end())
             .map_err(|error| format!("connection {number}: {error}"))?;
+        if has_policies {
+            self.model.may_refuse = false;
+        }
         let link = &mut self.links[index];
         link.accept(&answer, &observed.replies);
         link.is_open = !link.session.finished();
@@ -230,14 +240,19 @@ impl World {
         };
         self.trace.note(format_args!("{} has an event", self.links[index].number));
         self.summary.long_clearings += u64::from(matches!(event.value, Event::Cleared));
+        // As in `present`: in a run with a model, the session does the rest at once.
+        let is_modelled = self.is_modelled();
         let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
             turn.begin_slice();
             session.event(event, turn, outbox);
+            while is_modelled && session.has_more() {
+                session.input(&[], turn, outbox);
+            }
             0
         };
         self.call(index, turn, &[], event, Model::event)?;
         let link = &mut self.links[index];
-        link.inbox_is_due = !link.inbox.is_empty();
+        link.inbox_is_due = !link.inbox.is_empty() || link.is_open && link.session.has_more();
         if link.is_open && link.inbox_is_due && self.rng.coin() {
             self.present(index, &[], turn)?;
         }
@@ -309,4 +324,10 @@ impl World {
     pub(crate) fn has_events(&self) -> bool {
         self.process.events.iter().any(|events| !events.is_empty())
     }
+}
+
+/// The number of puts that the log has refused since the start of the process.
+fn refused_by_log(broker: &Broker) -> u64 {
+    let refusals = broker.put_refusals().into_iter();
+    refusals.filter(|(refusal, _)| *refusal == PutRefusal::LogFull).map(|(_, count)| count).sum()
 }

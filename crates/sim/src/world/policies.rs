@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::num::NonZeroU32;
 
 use broker::policy::{
-    Backoff, DeadTarget, Name, OnDuplicate, Per, QueueSync, Rate, Rule, Rules, Setting,
-    UniqueWindow, WhenFull,
+    Aging, Backoff, DeadTarget, FairMode, KeptBody, Key, Name, OnDuplicate, Order, Per, QueueSync,
+    Rate, Rule, Rules, Setting, UniqueWindow, WhenFull,
 };
 
 use super::World;
 use crate::rng::Rng;
+use crate::workload::OTHER_NAME;
 use crate::{Checked, Sabotage};
 
 fn names(names: &[&str]) -> Box<[Name]> {
@@ -35,13 +36,19 @@ fn mild(rng: &mut Rng) -> Rule {
         6 => Rule::new(["b-2*"], [Setting::Sync(Some(QueueSync::Memory))]),
         7 => Rule::new(["al"], [Setting::Alias(names(&["a", "b-2"]))]),
         8 => Rule::new(["(c)", "b-2"], [Setting::CopyTo(names(&["a", "copies"]))]),
-        9 => Rule::new(["*"], [Setting::OpenMax(1)]),
+        9 => Rule::new(["*"], [Setting::OpenMax(1), Setting::History(true)]),
         13 => {
             let mut rule = retrying("*", rng);
+            rule.settings.extend(Rule::new([""], [Setting::DurableLeases(true)]).settings);
             rule.settings.extend(Rule::new([""], dead(rng)).settings);
             rule
         }
-        14 => retrying("a*", rng),
+        14 => {
+            let mut rule = retrying("a*", rng);
+            let kept = [Setting::History(true), Setting::HistoryBody(KeptBody::Full)];
+            rule.settings.extend(Rule::new([""], kept).settings);
+            rule
+        }
         15 => Rule::new(["*"], defaults(rng)),
         16 => Rule::new(["a*", "default"], defaults(rng)),
         17 => Rule::new(["*"], [Setting::Pause(true)]),
@@ -65,18 +72,45 @@ fn gates(rng: &mut Rng) -> Rule {
     if kind < 2 {
         rule.settings.extend(Rule::new([""], [slots(rng)]).settings);
     }
-    if rng.coin() {
-        // Most bodies are random bytes. The pattern finds few different keys in them.
-        let by = *rng.pick(&["prefix:1", "regex:(?-u)([abx01])", "gm:unique"]);
-        let key = || Some(by.parse().expect("it is a key"));
-        let settings = match rng.below(3) {
-            0 => vec![Setting::RateKey(key())],
-            1 => vec![Setting::ConcurrencyKey(key())],
-            _ => vec![Setting::RateKey(key()), Setting::ConcurrencyKey(key())],
-        };
-        rule.settings.extend(Rule::new([""], settings).settings);
+    // Most bodies are random bytes. The pattern finds few different keys in them.
+    let by = *rng.pick(&["prefix:1", "regex:(?-u)([abx01])", "gm:unique"]);
+    let key = || Some(by.parse().expect("it is a key"));
+    let is_grouped = rng.coin();
+    let keyed = rng.below(3);
+    if is_grouped && keyed != 1 {
+        rule.settings.extend(Rule::new([""], [Setting::RateKey(key())]).settings);
+    }
+    if is_grouped && keyed != 0 {
+        rule.settings.extend(Rule::new([""], [Setting::ConcurrencyKey(key())]).settings);
+    }
+    let is_fair = rng.one_in(3);
+    if is_fair {
+        rule.settings.extend(Rule::new([""], fair(rng, key())).settings);
+    }
+    // Without its own key, a strict order is that of the whole queue.
+    let may_be_strict = if is_grouped { keyed != 0 } else { !is_fair };
+    if kind < 2 && may_be_strict && rng.coin() {
+        let strict = Rule::new([""], [Setting::ConcurrencyOrder(Order::Strict)]);
+        rule.settings.extend(strict.settings);
+    }
+    if rng.one_in(4) {
+        let number = |number: u64| NonZeroU32::new(number as u32).expect("a number from 1 on");
+        let aging = Aging { steps: number(rng.between(1, 3)), per_ms: number(rng.between(1, 900)) };
+        rule.settings.extend(Rule::new([""], [Setting::Aging(Some(aging))]).settings);
     }
     rule
+}
+
+fn fair(rng: &mut Rng, key: Option<Key>) -> [Setting; 4] {
+    let weight =
+        |text: &str, weight| (Box::<str>::from(text), NonZeroU32::new(weight).expect("a weight"));
+    let weights = [weight("0", 2), weight("a", 3), weight("b", 2)];
+    [
+        Setting::FairKey(key),
+        Setting::FairWeights(if rng.coin() { Box::from(weights) } else { Box::default() }),
+        Setting::FairMode(*rng.pick(&[FairMode::RoundRobin, FairMode::InFlight])),
+        Setting::FairAcross(rng.one_in(3)),
+    ]
 }
 
 fn rate(rng: &mut Rng) -> [Setting; 2] {
@@ -134,12 +168,13 @@ fn unique(pattern: &str, rng: &mut Rng) -> Rule {
         UniqueWindow::For(rng.between(1, 8000)),
         UniqueWindow::For(20_000),
     ];
-    let answers = [OnDuplicate::ReturnExisting, OnDuplicate::Bump];
+    let answers = [OnDuplicate::ReturnExisting, OnDuplicate::Bump, OnDuplicate::ReplaceBody];
     let settings = [
         Setting::UniqueBy(Some(by.parse().expect("it is a key"))),
         Setting::UniqueWindow(*rng.pick(&windows)),
         Setting::OnDuplicate(*rng.pick(&answers)),
         Setting::IgnoreBuried(rng.coin()),
+        Setting::ResultKeep(Some(4000)),
     ];
     Rule::new([pattern], settings)
 }
@@ -169,7 +204,13 @@ fn expiring_to(name: &str) -> Setting {
 }
 
 fn refusing(rng: &mut Rng) -> Rule {
-    match rng.below(4) {
+    match rng.below(6) {
+        4 | 5 => {
+            let pattern = *rng.pick(&["*", "a*", "default"]);
+            let block_for = Setting::BlockFor(rng.between(50, 3000));
+            let blocks = Setting::WhenFull(WhenFull::Block);
+            Rule::new([pattern], [Setting::JobsMax(Some(2)), blocks, block_for])
+        }
         3 => {
             let mut rule = unique("*", rng);
             rule.settings
@@ -207,29 +248,96 @@ fn without_gates(rules: &Rules) -> Rules {
     rules
 }
 
-/// The same rules, but the window of a key ends with the job.
-fn without_claims(rules: &Rules) -> Rules {
+/// The same rules, with each setting as `edit` changes it.
+fn edited(rules: &Rules, edit: impl Fn(&mut Setting)) -> Rules {
     let mut rules = rules.clone();
     for asked in rules.0.iter_mut().flat_map(|rule| &mut rule.settings) {
-        if let Setting::UniqueWindow(window @ UniqueWindow::For(_)) = &mut asked.setting {
-            *window = UniqueWindow::UntilDone;
-        }
+        edit(&mut asked.setting);
     }
     rules
 }
 
-/// The same rules, but with more retries than a run has.
-fn with_endless_retries(rules: &Rules) -> Rules {
-    let mut rules = rules.clone();
-    for asked in rules.0.iter_mut().flat_map(|rule| &mut rule.settings) {
-        if let Setting::RetryLimit(limit) = &mut asked.setting {
-            *limit = 1000;
-        }
-    }
-    rules
+/// The rules that the server gets instead of these. `None`: it gets none.
+fn sabotaged(rules: &Rules, sabotage: Sabotage) -> Option<Rules> {
+    Some(match sabotage {
+        Sabotage::StalePolicies => return None,
+        Sabotage::IgnoredLimits => without_limits(rules),
+        Sabotage::OpenGates => without_gates(rules),
+        // The window of a key ends with the job.
+        Sabotage::ForgottenClaims => edited(rules, |setting| {
+            if let Setting::UniqueWindow(window @ UniqueWindow::For(_)) = setting {
+                *window = UniqueWindow::UntilDone;
+            }
+        }),
+        // More retries than a run has.
+        Sabotage::EndlessRetries => edited(rules, |setting| {
+            if let Setting::RetryLimit(limit) = setting {
+                *limit = 1000;
+            }
+        }),
+        Sabotage::LooseOrders => edited(rules, |setting| {
+            if let Setting::ConcurrencyOrder(order) = setting {
+                *order = Order::Loose;
+            }
+        }),
+        Sabotage::OtherShares => edited(rules, |setting| {
+            if let Setting::FairMode(mode) = setting {
+                *mode = match mode {
+                    FairMode::RoundRobin => FairMode::InFlight,
+                    FairMode::InFlight => FairMode::RoundRobin,
+                };
+            }
+        }),
+        Sabotage::NoAging => edited(rules, |setting| {
+            if let Setting::Aging(aging) = setting {
+                *aging = None;
+            }
+        }),
+        _ => rules.clone(),
+    })
 }
 
 impl World {
+    /// The rules that are in force during the whole run, if the plan says so. Some keep the results of
+    /// Gearman's jobs. If a name stands for another queue from the beginning, no queue ever has this name
+    /// itself.
+    pub(crate) fn base_rules(&self) -> Rules {
+        let mut rules = vec![];
+        if self.plan.keeps_results {
+            let settings = [
+                Setting::UniqueBy(Some("gm:unique".parse().expect("it is a key"))),
+                Setting::UniqueWindow(UniqueWindow::For(20_000)),
+                Setting::OnDuplicate(OnDuplicate::ReturnExisting),
+                Setting::ResultKeep(Some(8000)),
+            ];
+            rules.push(Rule::new(["*"], settings));
+        }
+        if self.plan.renames {
+            rules.push(Rule::new([OTHER_NAME], [Setting::SameAs(Some(b"a"[..].into()))]));
+        }
+        Rules(rules)
+    }
+
+    /// At the beginning of a process: puts the rules of the whole run in force, if the process before
+    /// has lost them.
+    pub(crate) fn restore_base_rules(&mut self) -> Checked {
+        let base = self.base_rules();
+        self.with_turn(|world, turn| {
+            let mut rules = turn.policies().clone();
+            if base.0.iter().all(|rule| rules.0.contains(rule)) {
+                return Ok(());
+            }
+            rules.0.extend(base.0);
+            let rules = Rc::new(rules);
+            let _ = turn.set_policies((*rules).clone());
+            if world.is_modelled() {
+                world.model.set_policies(&rules);
+            }
+            world.oracle.policies_changed(&rules);
+            Ok(())
+        })
+    }
+
     /// Replaces the rules with up to three random rules.
     pub(crate) fn change_policies(&mut self) -> Checked {
         let mut rules = Rules::default();
@@ -243,20 +351,16 @@ impl World {
         if self.rng.one_in(5) {
             rules.0.push(windows(&mut self.rng));
         }
+        rules.0.extend(self.base_rules().0);
         if rules.check().is_err() {
             return Ok(());
         }
         self.trace.note(format_args!("{rules:?}"));
         let rules = Rc::new(rules);
         self.with_turn(|world, turn| {
-            match world.options.sabotage {
-                Sabotage::StalePolicies => None,
-                Sabotage::IgnoredLimits => Some(turn.set_policies(without_limits(&rules))),
-                Sabotage::ForgottenClaims => Some(turn.set_policies(without_claims(&rules))),
-                Sabotage::OpenGates => Some(turn.set_policies(without_gates(&rules))),
-                Sabotage::EndlessRetries => Some(turn.set_policies(with_endless_retries(&rules))),
-                _ => Some(turn.set_policies((*rules).clone())),
-            };
+            if let Some(rules) = sabotaged(&rules, world.options.sabotage) {
+                let _ = turn.set_policies(rules);
+            }
             if world.is_modelled() {
                 world.model.set_policies(&rules);
             }

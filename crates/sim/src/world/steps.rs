@@ -50,6 +50,7 @@ pub(crate) enum Step {
 impl World {
     /// Takes this many random steps.
     pub(crate) fn run(&mut self, steps: u64) -> Checked {
+        self.set_crons()?;
         for _ in 0..steps {
             self.summary.steps += 1;
             self.step()?;

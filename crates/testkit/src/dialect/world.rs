@@ -413,7 +413,8 @@ impl World {
 
 impl Connection {
     fn may_read(&self) -> bool {
-        !self.ended && (self.session.wants_input() || self.half_closed)
+        let continues = self.session.wants_input() || self.session.has_more();
+        !self.ended && (continues || self.half_closed)
     }
 
     fn present(&mut self, turn: &mut Turn<'_>) {

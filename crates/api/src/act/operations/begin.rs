@@ -39,7 +39,7 @@ impl Api {
         asked: &types::StartOperation,
         when: &Condition,
     ) -> Result<types::Operation, Problem> {
-        let queue = parse_name(&asked.queue)?;
+        let queue = self.turn().shown_name(&parse_name(&asked.queue)?);
         check(asked)?;
         let to = self.target(asked, &queue)?;
         let state = match (asked.kind, asked.state) {
@@ -66,6 +66,8 @@ impl Api {
                 (Wanted::Chosen(ids), total)
             } else if asked.kind == OperationKind::Redrive && (stats.dead > 0 || !only.is_empty()) {
                 (Wanted::Dead, asked.count.map_or(stats.dead, |count| count.min(stats.dead)))
+            } else if asked.kind == OperationKind::Redrive {
+                (Wanted::Buried, asked.count.map_or(stats.buried, |count| count.min(stats.buried)))
             } else {
                 let wanted =
                     all.into_iter().filter(|(_, it, _)| state.is_none_or(|state| state == *it));

@@ -29,9 +29,15 @@ impl Filter {
         self.asked == types::DeadFilter::default()
     }
 
-    /// Whether a dead letter of this queue is one of those that the client wants.
-    pub(super) fn fits(&self, queue: &[u8], death: &Death) -> bool {
-        let types::DeadFilter { cause, origin: _, error, older_than_s, younger_than_s } =
+    /// Whether a dead letter of this queue is one of those that the client wants. `has_key` says
+    /// whether a key of the letter has these bytes.
+    pub(super) fn fits(
+        &self,
+        queue: &[u8],
+        death: &Death,
+        has_key: impl FnOnce(&[u8]) -> bool,
+    ) -> bool {
+        let types::DeadFilter { cause, origin: _, key, error, older_than_s, younger_than_s } =
             &self.asked;
         // A dead letter that is buried in its own queue comes from there.
         let origin = if death.origin.is_empty() { queue } else { &death.origin };
@@ -44,6 +50,7 @@ impl Filter {
                 .is_none_or(|text| String::from_utf8_lossy(&death.error).contains(text))
             && older_than_s.is_none_or(|seconds| age_ms >= ms(seconds))
             && younger_than_s.is_none_or(|seconds| age_ms <= ms(seconds))
+            && key.as_ref().is_none_or(|key| has_key(key.as_bytes()))
     }
 }
 
@@ -66,7 +73,7 @@ mod tests {
         };
         let fits = |asked: types::DeadFilter| {
             let filter = Filter::read(Some(&asked), Millis(20_000)).expect("it can be read");
-            filter.fits(b"dead.mail", &death)
+            filter.fits(b"dead.mail", &death, |key| key == b"acme")
         };
         let text = |text: &str| Some(text.to_owned());
         let none = types::DeadFilter::default();
@@ -74,6 +81,7 @@ mod tests {
         let all = types::DeadFilter {
             cause: Some(types::DeathCause::Reported),
             origin: text("mail"),
+            key: text("acme"),
             error: text("route"),
             older_than_s: Some(10),
             younger_than_s: Some(10),
@@ -82,12 +90,14 @@ mod tests {
         let cause = Some(types::DeathCause::TimedOut);
         assert!(!fits(types::DeadFilter { cause, ..all.clone() }));
         assert!(!fits(types::DeadFilter { origin: text("dead.mail"), ..all.clone() }));
+        assert!(!fits(types::DeadFilter { key: text("acm"), ..all.clone() }));
         assert!(!fits(types::DeadFilter { error: text("refused"), ..all.clone() }));
         assert!(!fits(types::DeadFilter { older_than_s: Some(11), ..all.clone() }));
         assert!(!fits(types::DeadFilter { younger_than_s: Some(9), ..all }));
         let buried = Death { origin: Box::default(), ..death };
         let own = types::DeadFilter { origin: text("mail"), ..none };
         let filter = Filter::read(Some(&own), Millis(20_000)).expect("it can be read");
-        assert!(filter.fits(b"mail", &buried) && !filter.fits(b"other", &buried));
+        let fits = |queue: &[u8]| filter.fits(queue, &buried, |_| false);
+        assert!(fits(b"mail") && !fits(b"other"));
     }
 }

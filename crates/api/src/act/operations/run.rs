@@ -1,23 +1,29 @@
 //! The run of an operation. It changes some jobs in a turn, and waits until these changes are durable
 //! before the next turn. So it does not delay other clients.
 
+use std::collections::BTreeSet;
+use std::mem;
 use std::time::Duration;
 
 use broker::{
-    Caller, Clearing, Death, Event, JobId, Millis, Need, Position, RedriveRefusal, State, Turn,
+    Answer, Caller, Clearing, Death, Event, JobId, JobRow, ListCursor, ListLimits, Millis, Need,
+    Position, RedriveRefusal, RedriveRefused, State, Turn,
 };
 use http_api::{DoorError, DoorSession, SessionKind};
 
-use super::{Operation, Unsettled, Wanted};
+use super::{Operation, Refusals, Unsettled, Wanted};
 use crate::act::job::{move_refused, redrive_refused};
 use crate::act::refused;
 use crate::job::{Moments, no_job};
+use crate::jobs::BLOCKS_MAX;
 use crate::problem::Problem;
 use crate::state::Api;
 use crate::types::{JobState, OperationKind, OperationStatus};
 
 /// Jobs of one turn. A slice of work can be spent earlier.
 const STEP_MAX: u64 = 64;
+/// Buried jobs of one page of their list.
+const PAGE_JOBS: usize = 256;
 
 /// What a turn of an operation did.
 struct Step {
@@ -25,8 +31,25 @@ struct Step {
     count: u64,
     /// The jobs that were skipped.
     skipped: u64,
+    /// Those of them that could not come back.
+    refusals: Refusals,
     after: Position,
     next: Next,
+}
+
+/// Why a job was not changed.
+enum Unchanged {
+    /// It cannot come back. The others can: the queue that this one came from may be an alias by now,
+    /// or another job may have its key.
+    CannotComeBack(String),
+    /// The operation stops.
+    Stops(Problem),
+}
+
+impl From<Problem> for Unchanged {
+    fn from(problem: Problem) -> Self {
+        Self::Stops(problem)
+    }
 }
 
 /// What comes after a turn.
@@ -43,18 +66,24 @@ enum Next {
 
 impl Step {
     fn new() -> Step {
-        Step { count: 0, skipped: 0, after: Position::NONE, next: Next::More }
+        let refusals = Refusals::default();
+        Step { count: 0, skipped: 0, refusals, after: Position::NONE, next: Next::More }
     }
 
-    /// Notes the change of a job. Returns false if the job could not be changed.
-    fn note(&mut self, changed: Result<Position, Problem>) -> bool {
+    /// Notes the change of a job. Returns false if the operation stops.
+    fn note(&mut self, changed: Result<Position, Unchanged>) -> bool {
         match changed {
             Ok(after) => {
                 self.after = self.after.max(after);
                 self.count += 1;
                 true
             }
-            Err(problem) => {
+            Err(Unchanged::CannotComeBack(why)) => {
+                self.skipped += 1;
+                self.refusals.add(Refusals { count: 1, first: Some(why) });
+                true
+            }
+            Err(Unchanged::Stops(problem)) => {
                 self.next = Next::Fail(problem);
                 false
             }
@@ -70,10 +99,7 @@ impl Step {
 
 impl Operation {
     /// Changes a job. The caller has checked its state in this turn.
-    fn change(&self, caller: &mut Caller<'_>, id: JobId) -> Result<Position, Problem> {
-        if self.dry_run {
-            return Ok(Position::NONE);
-        }
+    fn change(&self, caller: &mut Caller<'_>, id: JobId) -> Result<Position, Unchanged> {
         match self.kind {
             OperationKind::Kick => {
                 let kicked = caller.kick_job(id);
@@ -81,9 +107,20 @@ impl Operation {
                 Ok(kicked.after)
             }
             OperationKind::Redrive => {
-                let redriven = caller.redrive(id);
-                redriven.value.map_err(|refusal| redrive_refused(refusal, id))?;
-                Ok(redriven.after)
+                let redriven = if self.dry_run {
+                    Answer::at_once(self.try_redrive(caller, id).map_err(RedriveRefusal::from))
+                } else {
+                    caller.redrive(id)
+                };
+                match redriven.value {
+                    Ok(()) => Ok(redriven.after),
+                    Err(refusal @ RedriveRefusal::Refused(_)) => {
+                        Err(Unchanged::CannotComeBack(redrive_refused(refusal, id).detail))
+                    }
+                    Err(refusal @ RedriveRefusal::Put(_)) => {
+                        Err(redrive_refused(refusal, id).into())
+                    }
+                }
             }
             OperationKind::Clear | OperationKind::Remove => Ok(caller.cancel(id).after),
             OperationKind::Move => {
@@ -94,7 +131,17 @@ impl Operation {
         }
     }
 
-    /// Whether a job that a client chose is still as the client saw it.
+    /// Says in a dry run why a job would not come back. A job that would come back takes its key, so
+    /// the next one with this key would not.
+    fn try_redrive(&self, caller: &Caller<'_>, id: JobId) -> Result<(), RedriveRefused> {
+        caller.check_redrive(id)?;
+        match caller.key_after_redrive(id) {
+            Some(key) if !self.progress().keys.insert(key) => Err(RedriveRefused::KeyTaken),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether a job is as the operation wants it: a client may have changed it meanwhile.
     fn wants(&self, turn: &Turn<'_>, id: JobId) -> bool {
         let Ok(status) = turn.job_status(id).value else { return false };
         let state = status.facts.state;
@@ -108,7 +155,10 @@ impl Operation {
         let can_change = match self.kind {
             OperationKind::Kick => matches!(state, State::Delayed | State::Buried),
             OperationKind::Redrive => match &status.facts.death {
-                Some(death) => state != State::Leased && self.only.fits(&self.queue, death),
+                Some(death) => {
+                    let has_key = |key: &[u8]| turn.has_key(id, key);
+                    state != State::Leased && self.only.fits(&self.queue, death, has_key)
+                }
                 None => state == State::Buried && self.only.is_empty(),
             },
             _ => state != State::Leased,
@@ -140,7 +190,10 @@ impl Api {
                 Err(problem) => (OperationStatus::Failed, Some(problem)),
             },
         };
-        operation.progress().ended = Some((self.setup.door.now(), status, problem));
+        let mut progress = operation.progress();
+        progress.keys = BTreeSet::new();
+        progress.ended = Some((self.setup.door.now(), status, problem));
+        drop(progress);
         self.tell_operation(|| operation.shown(&Moments::of(&self.turn())));
     }
 
@@ -149,8 +202,6 @@ impl Api {
         // The queue stays in existence as long as the session uses it.
         self.turn().caller(session.id()).use_queue(&operation.queue);
         match &operation.jobs {
-            // The number of these jobs is known.
-            Wanted::First(_) if operation.dry_run => operation.progress().done = operation.total,
             Wanted::First(found) => {
                 for &(state, mut found) in found {
                     while found > 0 && operation.progress().done < operation.total {
@@ -176,15 +227,64 @@ impl Api {
                     }
                 }
             }
-            Wanted::Chosen(ids) => {
-                let mut rest = &ids[..];
-                while !rest.is_empty() {
-                    // A job that is not in memory is searched in the log, as for a request.
-                    let _permit = self.finders.acquire().await;
-                    let step = |most| self.step_chosen(operation, &session, &mut rest, most);
-                    self.act(operation, &session, STEP_MAX, step).await?;
+            Wanted::Buried => {
+                let mut next = Some(ListCursor::default());
+                while let Some(from) = next
+                    && operation.progress().done < operation.total
+                {
+                    let (ids, behind) = self.next_buried(operation, from).await?;
+                    self.change_these(operation, &session, &ids).await?;
+                    next = behind;
                 }
             }
+            Wanted::Chosen(ids) => self.change_these(operation, &session, ids).await?,
+        }
+        Ok(())
+    }
+
+    /// The next buried jobs of the queue, and the place of the ones behind them. The first one may
+    /// stay, so the operation cannot always take the first one.
+    async fn next_buried(
+        &self,
+        operation: &Operation,
+        from: ListCursor,
+    ) -> Result<(Vec<JobId>, Option<ListCursor>), Problem> {
+        let (setup, now) = (self.setup.clone(), self.setup.door.now());
+        let queue = operation.queue.clone();
+        let page = self.reading(move || {
+            let limits = ListLimits { rows: PAGE_JOBS, blocks: BLOCKS_MAX };
+            setup.door.broker().list_jobs(now, (&queue, State::Buried), &from, limits)
+        });
+        let Some(page) = page.await? else { return Ok((Vec::new(), None)) };
+        if page.unreadable > 0 {
+            return Err(DoorError::Unreadable.into());
+        }
+        // A cold job has no key, so nothing keeps it from coming back.
+        let is_counted = |row: &&JobRow| operation.dry_run && row.is_cold;
+        let counted = page.rows.iter().filter(is_counted).count() as u64;
+        let mut progress = operation.progress();
+        progress.done = (progress.done + counted).min(operation.total);
+        let others = page.rows.iter().filter(|row| !is_counted(row));
+        Ok((others.map(|row| row.facts.id).collect(), page.next))
+    }
+
+    /// Changes or skips these jobs, until the operation has changed as many as it wants.
+    async fn change_these(
+        &self,
+        operation: &Operation,
+        session: &DoorSession,
+        ids: &[JobId],
+    ) -> Result<(), Problem> {
+        let mut rest = ids;
+        while !rest.is_empty() {
+            let left = operation.total.saturating_sub(operation.progress().done);
+            if left == 0 {
+                break;
+            }
+            // A job that is not in memory is searched in the log, as for a request.
+            let _permit = self.finders.acquire().await;
+            let step = |most| self.step_chosen(operation, session, &mut rest, most);
+            self.act(operation, session, left, step).await?;
         }
         Ok(())
     }
@@ -201,8 +301,8 @@ impl Api {
         let door = &self.setup.door;
         door.uncongested().await?;
         let of_rate = operation.rate_per_s.map_or(STEP_MAX, |rate| u64::from(rate).max(1));
-        let Step { count, skipped, after, next } = step(most.min(of_rate).min(STEP_MAX));
-        operation.progress().unsettled = Unsettled { done: count, skipped, after };
+        let Step { count, skipped, refusals, after, next } = step(most.min(of_rate).min(STEP_MAX));
+        operation.progress().unsettled = Unsettled { done: count, skipped, refusals, after };
         self.settle(operation).await?;
         match next {
             Next::Fail(problem) => return Err(problem),
@@ -226,12 +326,13 @@ impl Api {
 
     /// Waits until the changes of the last turn are durable, and counts them.
     async fn settle(&self, operation: &Operation) -> Result<(), Problem> {
-        let Unsettled { done, skipped, after } = operation.progress().unsettled;
+        let after = operation.progress().unsettled.after;
         self.setup.door.settled_at(after).await?;
         let mut progress = operation.progress();
-        progress.unsettled = Unsettled::default();
+        let Unsettled { done, skipped, refusals, .. } = mem::take(&mut progress.unsettled);
         progress.done += done;
         progress.skipped += skipped;
+        progress.refusals.add(refusals);
         Ok(())
     }
 
@@ -278,26 +379,18 @@ impl Api {
             let death = turn.job_status(next.1).value.ok().and_then(|status| status.facts.death);
             let is_wanted = |death: &Death| {
                 // It can have died again meanwhile.
-                death.died <= operation.started && operation.only.fits(&operation.queue, death)
+                let has_key = |key: &[u8]| turn.has_key(next.1, key);
+                death.died <= operation.started
+                    && operation.only.fits(&operation.queue, death, has_key)
             };
             if !death.is_some_and(|death| is_wanted(&death)) {
                 turn.count_work(1);
                 step.skipped += 1;
                 continue;
             }
-            if operation.dry_run {
-                step.count += 1;
-                continue;
-            }
-            let redriven = turn.caller(session.id()).redrive(next.1);
-            match redriven.value {
-                Ok(()) => _ = step.note(Ok(redriven.after)),
-                // The queue that it came from may be an alias by now. The others can come back.
-                Err(RedriveRefusal::Refused(_)) => step.skipped += 1,
-                Err(refusal) => {
-                    step.note(Err(redrive_refused(refusal, next.1)));
-                    break;
-                }
+            let mut caller = turn.caller(session.id());
+            if !step.note(operation.change(&mut caller, next.1)) {
+                break;
             }
         }
         step

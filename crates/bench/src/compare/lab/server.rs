@@ -14,6 +14,7 @@ use super::brokers::{self, Names};
 use super::cluster::{self, Cluster};
 use super::slow_sync::SlowSync;
 use super::wire::page;
+use crate::compare::measure::limits_for_each_key;
 use crate::compare::plan::heavy::expiry_policy;
 use crate::compare::plan::missing::Optional;
 use crate::compare::plan::sizes::{
@@ -345,6 +346,7 @@ fn configuration(peer: Peer) -> Option<String> {
         Side::ColdJobs => {
             Some(format!("[memory]\nbodies = {COLD_BODIES_BYTES}\njobs = {COLD_RECORDS_BYTES}\n"))
         }
+        Side::Limited => Some(limits_for_each_key()),
         Side::Beanstalk | Side::Gearman | Side::Memcache | Side::Watched | Side::Threads(_) => None,
     }
 }

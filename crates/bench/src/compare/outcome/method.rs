@@ -41,6 +41,12 @@ pub(super) fn text(comparison: &Comparison) -> String {
          one queue. The servers with one queue and with many run side by side. They are loaded in\n  \
          turn, {turns} times for {turn:.2} s each, because a machine changes from one second to the\n  \
          next.\n\
+         - Limits for each key (T21): a queue has {blocked_jobs} jobs with {blocked_keys} keys, and a\n  \
+         limit of one leased job for each key. One job of each key is leased, so the others must wait.\n  \
+         Behind them are jobs with a free key (`1×1`), or with more free keys than there are\n  \
+         connections. The takes get only these. The other server has the same jobs and leases, and no\n  \
+         limit. In T21b, another queue has a hundredth of these jobs and keys. The servers take turns\n  \
+         as with many queues.\n\
          - Latency: one put at a time to a consumer that already waits in `reserve`, 500 per second\n  \
          on each server. The servers take turns after each put.\n\
          - Gearman: submits are `SUBMIT_JOB_BG` without a unique key. Takes are `GRAB_JOB` and\n  \
@@ -111,6 +117,8 @@ pub(super) fn text(comparison: &Comparison) -> String {
         fill = sizes.fill_jobs,
         fill_mib = sizes.fill_bytes >> 20,
         backlog = sizes.backlog_jobs,
+        blocked_jobs = sizes.blocked_jobs,
+        blocked_keys = sizes.blocked_keys,
         timers = sizes.timers,
         heavy_jobs = sizes.heavy_jobs,
         heavy_queues = sizes.heavy_queues,

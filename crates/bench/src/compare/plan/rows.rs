@@ -11,6 +11,8 @@ use super::work::{Cell, Keeping, Metric, Mixture, Peer, Side, Work};
 
 /// Lineshaft with a small limit for the records of jobs.
 const COLD_JOBS: Peer = Peer::Lineshaft(Side::ColdJobs, Keeping::SyncAlways);
+/// Lineshaft with a limit of leased jobs for each key of one queue.
+const LIMITED: Peer = Peer::Lineshaft(Side::Limited, Keeping::Memory);
 /// The number of queues in the rows that measure the cost of many queues.
 const MANY: u32 = 20_000;
 
@@ -28,6 +30,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(limits());
     rows.extend(sync_times());
     rows.extend(many_queues());
+    rows.extend(blocked_keys());
     rows.extend(lock());
     rows.extend(threads());
     rows.extend(among_jobs());
@@ -158,6 +161,20 @@ fn many_queues() -> Vec<Row> {
         against_one(Work::TakeAmong(load, MANY), Work::TakeAmong(load, 1));
     }
     rows
+}
+
+/// The rows about limits for each key: takes from a queue with many jobs that must wait, and other
+/// queues of the same server. The other server has the same jobs and no limit.
+fn blocked_keys() -> Vec<Row> {
+    let row = |id, work, goal| rate(id, work, LIMITED, LINESHAFT, goal);
+    let [lone, single] = [shape(1, 1), shape(50, 1)];
+    let goal = Goal::RatioAtLeast(0.5, 0.8);
+    vec![
+        row("T21", Work::TakeBlocked(lone), goal),
+        row("T21", Work::TakeBlocked(single), goal),
+        row("T21b", Work::PutBeside(single), Goal::Shown),
+        row("T21b", Work::TakeBeside(single), Goal::Shown),
+    ]
 }
 
 /// The rows about the part of a request that threads cannot run in parallel.

@@ -35,6 +35,9 @@ pub(crate) struct Sizes {
     /// The length of the queue when Gearman's workers begin to take jobs.
     pub(crate) backlog_jobs: u64,
     pub(crate) memory_jobs: u64,
+    /// The number of keys whose limit is reached, and the number of jobs with these keys.
+    pub(crate) blocked_keys: u64,
+    pub(crate) blocked_jobs: u64,
     /// The number of jobs and queues of a server that gets heavy requests.
     pub(crate) heavy_jobs: u64,
     pub(crate) heavy_queues: u64,
@@ -70,6 +73,8 @@ impl Sizes {
             fill_jobs: 3_000_000,
             backlog_jobs: 400_000,
             memory_jobs: 1_000_000,
+            blocked_keys: 100_000,
+            blocked_jobs: 1_000_000,
             heavy_jobs: 1_000_000,
             heavy_queues: 100_000,
             burst_jobs: 1_000_000,
@@ -111,6 +116,8 @@ impl Sizes {
             fill_jobs: 500_000,
             backlog_jobs: 100_000,
             memory_jobs: 200_000,
+            blocked_keys: 10_000,
+            blocked_jobs: 100_000,
             heavy_jobs: 100_000,
             heavy_queues: 20_000,
             burst_jobs: 200_000,

@@ -58,6 +58,8 @@ pub(crate) enum Side {
     ColdJobs,
     /// beanstalkd's protocol, on a server with this many I/O threads and both processors.
     Threads(u8),
+    /// beanstalkd's protocol, on a server with a limit of leased jobs for each key of one queue.
+    Limited,
 }
 
 /// The durability of a change when Lineshaft replies.
@@ -99,6 +101,7 @@ impl fmt::Display for Peer {
                     Side::Threads(1) => "Lineshaft, one I/O thread",
                     Side::Threads(2) => "Lineshaft, two I/O threads",
                     Side::Threads(_) => "Lineshaft, many I/O threads",
+                    Side::Limited => "Lineshaft, limits for each key",
                 };
                 let keeping = match keeping {
                     Keeping::Memory => "memory",
@@ -170,6 +173,11 @@ pub(crate) enum Work {
     /// Like `Put`, on servers that are loaded in turn.
     PutInTurn(Shape),
     TakeInTurn(Shape),
+    /// Takes from a queue in which most jobs have keys whose limit is reached.
+    TakeBlocked(Shape),
+    /// Puts into a plain queue, and takes from it, while another queue has such keys.
+    PutBeside(Shape),
+    TakeBeside(Shape),
     /// Puts on servers whose syncs take this many microseconds.
     PutWithSync(Shape, u32),
     /// Puts and takes of bodies with this many bytes.
@@ -222,6 +230,9 @@ impl Work {
             | Work::TakeAmong(..)
             | Work::PutInTurn(_)
             | Work::TakeInTurn(_)
+            | Work::TakeBlocked(_)
+            | Work::PutBeside(_)
+            | Work::TakeBeside(_)
             | Work::PutWithSync(..)
             | Work::Trip
             | Work::Foreground => true,
@@ -265,6 +276,18 @@ impl fmt::Display for Work {
             }
             Work::TakeAmong(shape, queues) => {
                 write!(formatter, "reserve + delete, {shape}, among {queues} queues")
+            }
+            Work::TakeBlocked(shape) => {
+                write!(formatter, "reserve + delete, {shape}, most keys at their limit")
+            }
+            Work::PutBeside(shape) => {
+                write!(formatter, "put, {shape}, another queue has keys at their limit")
+            }
+            Work::TakeBeside(shape) => {
+                write!(
+                    formatter,
+                    "reserve + delete, {shape}, another queue has keys at their limit"
+                )
             }
             Work::PutWithSync(shape, micros) => {
                 write!(formatter, "put, {shape}, a sync takes {}", show_micros((*micros).into()))

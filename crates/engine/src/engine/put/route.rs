@@ -10,6 +10,7 @@ use crate::engine::put::{Admitted, Offer};
 use crate::ids::{JobId, JobSlot, QueueId};
 use crate::jobs::{Draft, JobKind, PutKeys};
 use crate::limits::PUT_ENDS_MAX;
+use crate::milestones::JobEnd;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 use crate::queues::Extension;
 
@@ -147,7 +148,7 @@ impl Engine {
     /// the name is a queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
         let destinations = self.alias(name)?;
-        let is_new = route.aliases.insert(name.into());
+        let is_new = route.aliases.insert(self.real_name(name).into());
         Some(if is_new { destinations } else { Box::default() })
     }
 
@@ -307,12 +308,13 @@ impl Engine {
         let body_bytes = offer.body.len();
         self.sweep(queue, PUT_ENDS_MAX, effects);
         let mut admitted = Admitted::New(PutKeys::default());
+        let mut lacks_key = false;
         if is_unique {
             self.check_size(queue, body_bytes)?;
             if let Some(key) = self.key_for(queue, offer.body, offer.unique) {
                 admitted = self.check_unique(queue, key, offer, effects)?;
             } else {
-                self.tally.keyless += 1;
+                lacks_key = true;
             }
         }
         // A full queue has room for a job that it has already.
@@ -320,8 +322,10 @@ impl Engine {
             self.make_room(queue, body_bytes, effects)?;
             if has_group {
                 keys.group = self.group_key_for(queue, offer);
+                lacks_key |= keys.group.is_none();
             }
         }
+        self.tally.keyless += u64::from(lacks_key);
         Ok(admitted)
     }
 
@@ -338,7 +342,8 @@ impl Engine {
             return Ok(());
         }
         match policy.when_full {
-            WhenFull::Refuse => Err(Refused::QueueFull),
+            // The owner has asked whether the put must wait.
+            WhenFull::Refuse | WhenFull::Block => Err(Refused::QueueFull),
             WhenFull::DropOldest => {
                 for _ in 0..PUT_ENDS_MAX {
                     let Some(oldest) = self.oldest_of_the_least_urgent(queue) else {
@@ -365,14 +370,23 @@ impl Engine {
         if self.is_full(queue) { Err(Refused::QueueFull) } else { Ok(()) }
     }
 
+    /// Whether the queue of this name is full, and its policy refuses puts then.
+    pub fn is_full_for_puts(&self, name: &[u8]) -> bool {
+        let refuses = |queue: &QueueId| {
+            let policy = self.policy_of(*queue);
+            policy.is_some_and(|policy| policy.when_full != WhenFull::DropOldest)
+        };
+        self.queue_id(name).filter(refuses).is_some_and(|queue| self.is_full(queue))
+    }
+
     /// Checks that a body is not larger than a queue's policy allows.
-    fn check_size(&self, queue: QueueId, body_bytes: usize) -> Result<(), Refused> {
+    pub(super) fn check_size(&self, queue: QueueId, body_bytes: usize) -> Result<(), Refused> {
         let most = self.policy_of(queue).and_then(|policy| policy.item_bytes_max);
         let is_too_big = most.is_some_and(|most| body_bytes as u64 > most);
         if is_too_big { Err(Refused::TooBig) } else { Ok(()) }
     }
 
-    fn is_full(&self, queue: QueueId) -> bool {
+    pub(super) fn is_full(&self, queue: QueueId) -> bool {
         let queue = &self.queues[queue];
         let Some(Policy { jobs_max, bytes_max, .. }) = queue.extension().map(Extension::policy)
         else {
@@ -396,7 +410,7 @@ impl Engine {
         effects: &mut Effects,
     ) {
         self.queues[queue].hold();
-        self.end_job(slot, &News::Fail, effects);
+        self.end_job(slot, JobEnd::Dropped, &News::Fail, effects);
         self.queues[queue].release();
         self.arm_queue(queue);
     }

@@ -2,7 +2,7 @@
 //! unfinished job that has the same key. In the foreground, the session watches the job. In the
 //! background, the job is durable.
 
-use crate::effects::{Effects, Record};
+use crate::effects::{Effects, Event, Record};
 use crate::engine::Engine;
 use crate::engine::put::Offer;
 use crate::engine::put::route::{Refused, Route};
@@ -121,8 +121,11 @@ impl Engine {
             (None, None, Some(copy)) if submit.foreground => self.attach(copy, session),
             // No queue stored the job, so a client that waits would never get a result.
             (None, None, None) if submit.foreground => {
-                let ended = routed.ended.map(|_| Refused::Duplicate);
-                return Err(ended.unwrap_or(Refused::QueueFull));
+                let Some(ended) = routed.ended else { return Err(Refused::QueueFull) };
+                let kept = self.kept_result(ended).map(|kept| kept.news.clone());
+                let news = kept.ok_or(Refused::Duplicate)?;
+                // An earlier request ended the job.
+                effects.events.push((session, Event::News { id: ended, news, late: true }));
             }
             (None, ..) => {}
         }

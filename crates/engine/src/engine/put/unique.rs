@@ -5,14 +5,16 @@
 //! the jobs: each job has the key that it got when it was put, as a fact. Only if the window of the
 //! policy goes on after the end of a job, the end of the job makes a *claim* on its key.
 
+use std::collections::BTreeSet;
+
 use crate::claims::{Claim, ClaimKey};
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::engine::put::{Refused, Submit};
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
-use crate::jobs::{Body, Draft, JobKind, PutKeys, Stage, State};
+use crate::jobs::{Body, Draft, JobKind, PutKeys, Stage, State, is_body_key};
 use crate::limits::{SAME_UNIQUE_MAX, UNIT_BODY_BYTES};
-use crate::policy::{Key, KeyHash, KeySource, OnDuplicate, UniqueWindow};
+use crate::policy::{Key, KeyHash, KeySource, Name, OnDuplicate, Policy, UniqueWindow};
 use crate::queues::Extension;
 
 /// A put into one queue, as the check for an equal job sees it.
@@ -97,6 +99,9 @@ impl Engine {
             return Ok(claim.map_or(Admitted::New(keys), |claim| Admitted::Ended(claim.id)));
         };
         self.tally.duplicates_joined += 1;
+        if on_duplicate == Some(OnDuplicate::ReplaceBody) {
+            self.replace_body(slot, offer.body, effects);
+        }
         if !offer.is_watched {
             self.outlive_watchers(slot, effects);
         }
@@ -108,6 +113,59 @@ impl Engine {
         }
         effects.records.push(Record::Known(slot, id));
         Ok(Admitted::Same(slot))
+    }
+
+    /// Gives a job the body of a put, unless a worker has the old body, or the body is the job's key
+    /// for Gearman.
+    fn replace_body(&mut self, slot: JobSlot, body: &Body, effects: &mut Effects) {
+        let job = &self.jobs[slot];
+        if job.state() == State::Leased || is_body_key(job.unique()) {
+            return;
+        }
+        self.meter.count(1 + (job.body_len() + body.len()) / UNIT_BODY_BYTES);
+        self.with_body(slot, |jobs| jobs.replace_body(slot, body.clone()));
+        self.note(Record::Replaced, slot, effects);
+    }
+
+    /// Whether a put can replace the bodies of several jobs: see [`Engine::bodies_of_put`].
+    pub fn replaces_bodies(&self) -> bool {
+        self.rules.replace_bodies()
+    }
+
+    /// An upper bound for the number of bodies that a put under this name adds to the log. All new jobs
+    /// of a put share one body, but each queue that gives the body to a job that it has writes it again.
+    pub fn bodies_of_put(&self, name: &[u8]) -> usize {
+        if !self.replaces_bodies() || !self.feeds_others(name) {
+            return 1;
+        }
+        1 + self.replacing_queues(name, &mut BTreeSet::new())
+    }
+
+    /// The number of queues on the route of a put under this name that replace bodies. `seen`: the
+    /// queues and aliases that are counted already.
+    fn replacing_queues(&self, name: &[u8], seen: &mut BTreeSet<Name>) -> usize {
+        let name = &*self.real_name(name);
+        if !seen.insert(name.into()) {
+            return 0;
+        }
+        self.meter.count(1);
+        let mut count = 0;
+        if let Some(destinations) = self.alias(name) {
+            for destination in destinations {
+                count += self.replacing_queues(&destination, seen);
+            }
+            return count;
+        }
+        let Policy { unique, copy_to, .. } = self.policy(name);
+        count +=
+            usize::from(unique.by.is_some() && unique.on_duplicate == OnDuplicate::ReplaceBody);
+        for child in self.queues.children(name).into_iter().flatten() {
+            count += self.replacing_queues(self.queues[*child].name(), seen);
+        }
+        for copy in copy_to {
+            count += self.replacing_queues(&copy, seen);
+        }
+        count
     }
 
     /// Makes a ready or delayed job as urgent as a put, and due as early.

@@ -137,6 +137,9 @@ impl Engine {
                     let is_buried = list.state == State::Buried;
                     let first = if is_buried { queue.pop_buried() } else { queue.pop_delayed() };
                     let Some(slot) = first else { return false };
+                    if self.queues.have_gates() {
+                        self.leave_lane(slot);
+                    }
                     self.kick_delisted(slot, effects);
                     *kicked += 1;
                     *left -= 1;

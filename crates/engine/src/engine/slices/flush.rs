@@ -5,6 +5,7 @@ use crate::effects::{Effects, News};
 use crate::engine::Engine;
 use crate::ids::{QueueId, SessionId};
 use crate::jobs::JobList;
+use crate::milestones::JobEnd;
 use crate::policy::Name;
 use crate::sessions::Waiting;
 
@@ -113,7 +114,7 @@ impl Engine {
             if self.is_expired(slot) {
                 self.expire(slot, effects);
             } else {
-                self.end_job(slot, &News::Fail, effects);
+                self.end_job(slot, JobEnd::Flushed, &News::Fail, effects);
             }
             left -= 1;
             *jobs_left -= 1;

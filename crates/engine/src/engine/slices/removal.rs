@@ -10,6 +10,7 @@ use crate::engine::{Clearing, Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{JobList, State};
 use crate::limits::UNIT_COMPARISONS;
+use crate::milestones::JobEnd;
 use crate::queues::{DEFAULT_QUEUE, Extension};
 use crate::sessions::Waiting;
 
@@ -154,7 +155,7 @@ impl Engine {
                 }
             };
             if work.covers(self.jobs[slot].id()) {
-                self.end_job(slot, &News::Fail, effects);
+                self.end_job(slot, JobEnd::Flushed, &News::Fail, effects);
             }
         }
         true
@@ -176,7 +177,7 @@ impl Engine {
             }
             let job = self.jobs.get(JobSlot(place));
             if job.is_some_and(|job| job.queue() == id && job.state() == State::Leased) {
-                self.end_job(JobSlot(place), &News::Fail, effects);
+                self.end_job(JobSlot(place), JobEnd::Flushed, &News::Fail, effects);
             }
         }
         None

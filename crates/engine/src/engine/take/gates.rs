@@ -58,7 +58,7 @@ impl Engine {
     pub(in crate::engine) fn gate_of_job(&self, slot: JobSlot) -> Option<Held> {
         let queue = &self.queues[self.jobs[slot].queue()];
         let shut = if self.is_shut(queue) { self.shut_gate(queue, Asker::Taker) } else { None };
-        shut.or_else(|| self.lane_gate(queue, slot))
+        shut.or_else(|| self.lane_gate_of_job(queue, slot))
     }
 
     #[cold]

@@ -4,6 +4,7 @@
 use crate::effects::{Effects, Handout, News};
 use crate::engine::{Engine, Take};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::milestones::JobEnd;
 use crate::policy::Name;
 
 /// Statistics of a queue, as in Kestrel. The counters start at 0 when the process makes the queue.
@@ -97,7 +98,7 @@ impl Engine {
         let job = &self.jobs[slot];
         let (id, body) = (job.id(), job.body());
         self.hand_out(slot, None);
-        self.finish_job(slot, &News::done(), effects);
+        self.finish_job(slot, JobEnd::Done, &News::done(), effects);
         Take::Finished { job: slot, id, body }
     }
 

@@ -1,15 +1,16 @@
-//! Lanes: limits for each key of a queue. `queues/lanes.rs` keeps the lanes. Here the lists of ready
-//! jobs, leases and hand-outs tell them what happens, and lanes open.
+//! Lanes: the policy orders the jobs of a queue by keys. `queues/lanes.rs` keeps the lanes. Here the
+//! lists of jobs, leases and hand-outs tell them what happens, and lanes open.
 
 use super::{Asker, Held};
 use crate::effects::Effects;
 use crate::engine::Engine;
 use crate::ids::{JobSlot, LeaseId, QueueId};
+use crate::jobs::State;
 use crate::policy::KeyHash;
-use crate::queues::{Closed, Extension, Lanes, Queue, Sorting};
+use crate::queues::{Closed, Cold, Entrant, Extension, Lanes, Queue, ReadyKey, Sorting};
 
 impl Engine {
-    /// The lanes of a queue, if its policy has limits for each key.
+    /// The lanes of a queue, if its policy needs them.
     pub(in crate::engine) fn lanes<'a>(&self, queue: &'a Queue) -> Option<&'a Lanes> {
         if !self.queues.have_gates() {
             return None;
@@ -17,33 +18,66 @@ impl Engine {
         queue.extension().and_then(Extension::lanes).filter(|lanes| lanes.are_wanted())
     }
 
-    fn group_key(&self, slot: JobSlot) -> KeyHash {
-        self.jobs.group_key(self.jobs[slot].id())
+    /// The key of the lane of a job, whose queue has lanes.
+    fn lane_key(&self, slot: JobSlot) -> KeyHash {
+        let job = &self.jobs[slot];
+        let lanes = self.queues[job.queue()].extension().and_then(Extension::lanes);
+        let is_keyed = lanes.is_some_and(Lanes::are_keyed);
+        if is_keyed { self.jobs.group_key(job.id()) } else { KeyHash::default() }
     }
 
-    /// A job has entered the list of ready jobs of its queue, which has an extension.
+    /// What the lane of a job needs to know of it.
+    pub(in crate::engine) fn entrant(&self, slot: JobSlot) -> Entrant {
+        let job = &self.jobs[slot];
+        // A buried job still has the deadline of its lease. It would be ready now if a client kicked it.
+        let is_buried = job.state() == State::Buried;
+        Entrant {
+            key: self.lane_key(slot),
+            place: job.ready_key(),
+            ready_since: if is_buried { self.now } else { job.ready_since() },
+            has_begun: job.counters().takes > 0,
+        }
+    }
+
+    /// The next job of a queue with lanes, and its place among the next jobs of several queues.
+    pub(in crate::engine) fn next_of_lanes(&self, lanes: &Lanes) -> Option<(ReadyKey, JobSlot)> {
+        let slot = lanes.next()?;
+        let job = &self.jobs[slot];
+        let priority = match lanes.aging() {
+            Some(aging) => aging.priority_after(job.priority(), self.now.since(job.ready_since())),
+            None => job.priority(),
+        };
+        Some(((priority, job.order()), slot))
+    }
+
+    /// A job has entered the list of its queue for the job's state. The queue has an extension.
     pub(in crate::engine) fn enter_lane(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
-        let (queue, place) = (job.queue(), job.ready_key());
+        let (queue, state, place) = (job.queue(), job.state(), job.delayed_key());
         if self.lanes(&self.queues[queue]).is_none() {
             return;
         }
-        let key = self.group_key(slot);
-        self.queues.change_lanes(queue, self.now, |lanes, terms| {
-            lanes.enter(key, place, slot, terms);
+        let job = self.entrant(slot);
+        self.queues.change_lanes(queue, self.now, |lanes, terms| match state {
+            State::Ready => lanes.enter(job, slot, terms),
+            State::Delayed => lanes.enter_delayed(job, place, terms),
+            State::Leased | State::Buried => {}
         });
     }
 
-    /// A job has left the list of ready jobs of its queue, which has an extension.
+    /// A job has left the list of its queue for the job's state.
     pub(in crate::engine) fn leave_lane(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
-        let (queue, place) = (job.queue(), job.ready_key());
-        if self.lanes(&self.queues[queue]).is_some() {
-            let key = self.group_key(slot);
-            self.queues.change_lanes(queue, self.now, |lanes, terms| {
-                lanes.leave(key, place, terms);
-            });
+        let (queue, state, place) = (job.queue(), job.state(), job.delayed_key());
+        if self.lanes(&self.queues[queue]).is_none() {
+            return;
         }
+        let job = self.entrant(slot);
+        self.queues.change_lanes(queue, self.now, |lanes, terms| match state {
+            State::Ready => lanes.leave(job, terms),
+            State::Delayed => lanes.leave_delayed(job, place, terms),
+            State::Leased | State::Buried => {}
+        });
     }
 
     /// A job is handed out, and leased if `is_leased`.
@@ -52,7 +86,7 @@ impl Engine {
         if self.lanes(&self.queues[queue]).is_none() {
             return;
         }
-        let key = self.group_key(slot);
+        let key = self.lane_key(slot);
         let changed = self.queues.change_lanes(queue, self.now, |lanes, terms| {
             lanes.hand_out(key, is_leased, terms);
         });
@@ -67,7 +101,7 @@ impl Engine {
         if self.lanes(&self.queues[queue]).is_none() {
             return;
         }
-        let key = self.group_key(slot);
+        let key = self.lane_key(slot);
         let changed = self.queues.change_lanes(queue, self.now, |lanes, terms| {
             lanes.end_lease(key, lease, terms);
         });
@@ -125,16 +159,19 @@ impl Engine {
                     }
                 }
                 Some(Sorting::From(from)) => {
-                    let ready = self.queues[id].ready();
-                    let Some((place, slot)) = ready.first_from(from) else {
-                        self.queues.change_lanes(id, self.now, |lanes, _| lanes.sorted_up_to(None));
-                        continue;
-                    };
-                    let (slot, behind) = (JobSlot(slot), (place.0, place.1 + 1));
-                    let key = self.group_key(slot);
-                    self.queues.change_lanes(id, self.now, |lanes, terms| {
-                        lanes.enter_sorted(key, place, slot, terms);
-                        lanes.sorted_up_to(Some(behind));
+                    let next = self.queues[id].ready().first_from(from);
+                    let next = next.map(|(_, slot)| (self.entrant(JobSlot(slot)), JobSlot(slot)));
+                    self.queues.change_lanes(id, self.now, |lanes, terms| match next {
+                        Some((job, slot)) => lanes.sort_ready(job, slot, terms),
+                        None => lanes.end_ready(),
+                    });
+                }
+                Some(Sorting::FromDelayed(from)) => {
+                    let next = self.queues[id].delayed().first_from(from);
+                    let next = next.map(|(place, slot)| (self.entrant(JobSlot(slot)), place));
+                    self.queues.change_lanes(id, self.now, |lanes, terms| match next {
+                        Some((job, place)) => lanes.sort_delayed(job, place, terms),
+                        None => lanes.end_delayed(),
                     });
                 }
             }
@@ -146,11 +183,18 @@ impl Engine {
             .is_none_or(|lanes| !needs_sorting(lanes))
     }
 
+    /// Whether the lanes of a queue do not have all its jobs yet. With a strict order, a cold job can
+    /// hold back others.
+    fn lanes_lack_jobs(&self, queue: &Queue, lanes: &Lanes) -> bool {
+        let terms = self.queues.gate_terms(queue, self.now);
+        !lanes.are_certain(terms)
+            || lanes.are_strict() && queue.cold().is_some_and(Cold::has_waiting)
+    }
+
     /// Why the lanes of a queue let no job through to this asker.
     pub(in crate::engine) fn lanes_gate(&self, queue: &Queue) -> Option<Held> {
         let lanes = self.lanes(queue)?;
-        let terms = self.queues.gate_terms(queue, self.now);
-        if !lanes.are_certain(terms) {
+        if self.lanes_lack_jobs(queue, lanes) {
             return Some(Held::Sorting);
         }
         if lanes.next().is_some() {
@@ -160,18 +204,39 @@ impl Engine {
         Some(self.lane_gate(queue, JobSlot(first)).unwrap_or(Held::Serving))
     }
 
-    /// Why a job may not be handed out, by the limits for its key. `None`: it may.
+    /// Why the lane of a job is closed. `None`: it is open.
     pub(in crate::engine) fn lane_gate(&self, queue: &Queue, slot: JobSlot) -> Option<Held> {
         let lanes = self.lanes(queue)?;
-        let terms = self.queues.gate_terms(queue, self.now);
-        if !lanes.are_certain(terms) {
+        if self.lanes_lack_jobs(queue, lanes) {
             return Some(Held::Sorting);
         }
-        Some(match lanes.closed(self.group_key(slot), terms)? {
-            Closed::Slots(limit) => Held::KeyConcurrency { limit },
-            Closed::NoToken(moment) => Held::KeyRate { wait_ms: moment.since(self.now) },
+        let terms = self.queues.gate_terms(queue, self.now);
+        Some(self.held_by_lane(lanes, lanes.closed(self.lane_key(slot), terms)?))
+    }
+
+    /// Why a request that names this job does not get it, as far as its lane is concerned.
+    pub(in crate::engine) fn lane_gate_of_job(&self, queue: &Queue, slot: JobSlot) -> Option<Held> {
+        let lanes = self.lanes(queue)?;
+        if self.lanes_lack_jobs(queue, lanes) {
+            return Some(Held::Sorting);
+        }
+        let terms = self.queues.gate_terms(queue, self.now);
+        let is_delayed = self.jobs[slot].state() == State::Delayed;
+        let closed = lanes.closed_to(self.entrant(slot), is_delayed, terms)?;
+        Some(self.held_by_lane(lanes, closed))
+    }
+
+    fn held_by_lane(&self, lanes: &Lanes, closed: Closed) -> Held {
+        match closed {
+            Closed::Slots(limit) if lanes.are_keyed() => Held::KeyConcurrency { limit },
+            Closed::Slots(limit) => Held::Concurrency { limit },
+            Closed::NoToken(moment) if lanes.are_keyed() => {
+                Held::KeyRate { wait_ms: moment.since(self.now) }
+            }
+            Closed::NoToken(moment) => Held::Rate { wait_ms: moment.since(self.now) },
+            Closed::Order => Held::Order,
             Closed::Opens => Held::Serving,
-        })
+        }
     }
 
     /// Adds a ready job to its queue, which has lanes, and serves the sessions that wait.

@@ -5,7 +5,7 @@ use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::{Lease, State};
 use crate::sessions::NEVER;
-use crate::spans::{LeaseEnd, Span, SpanKind};
+use crate::spans::LeaseEnd;
 
 impl Engine {
     /// Leases a job to a session. The job must be in no list. Every lease begins here. The job's
@@ -23,7 +23,7 @@ impl Engine {
         let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
         let deadline = self.deadline(self.jobs[slot].ttr_s()).min(until);
         self.jobs[slot].count(|counters| &mut counters.takes);
-        self.hand_out(slot, Some(lease.id));
+        self.hand_out(slot, Some((lease.id, session)));
         let job = &mut self.jobs[slot];
         job.set_due(deadline);
         job.set_lease(Some(lease));
@@ -33,23 +33,29 @@ impl Engine {
         self.jobs.recharge(slot);
         self.sessions[session].hold(queue, lease.id, deadline, slot);
         self.arm_session(session);
-        self.note(Record::Count, slot, effects);
+        let is_durable = self.rules.have_durable_leases()
+            && self.policy_of(queue).is_some_and(|policy| policy.durable_leases);
+        self.note(if is_durable { Record::Moved } else { Record::Count }, slot, effects);
         handout
     }
 
     /// Counts a hand-out of a ready job. Every hand-out is here: with a lease, or without one if the
     /// job ends at the same time.
     #[inline]
-    pub(in crate::engine) fn hand_out(&mut self, slot: JobSlot, lease: Option<LeaseId>) {
+    pub(in crate::engine) fn hand_out(
+        &mut self,
+        slot: JobSlot,
+        holder: Option<(LeaseId, SessionId)>,
+    ) {
         self.tally.takes += 1;
         if self.queues.have_gates() {
             self.pass_gates(self.jobs[slot].queue());
-            self.pass_lane(slot, lease.is_some());
+            self.pass_lane(slot, holder.is_some());
         }
         let ready_since = self.jobs[slot].ready_since();
         self.tally.times.waits_ms.add(self.now.since(ready_since));
-        if self.spans.is_on() {
-            self.note_span(SpanKind::Wait, slot, lease, ready_since);
+        if self.is_observed {
+            self.observe_hand_out(slot, holder, ready_since);
         }
     }
 
@@ -61,9 +67,8 @@ impl Engine {
         let leased_ms = job.leased_for_ms(self.now);
         self.tally.times.leases_ms.add(leased_ms);
         job.set_lease(None);
-        if self.spans.is_on() {
-            let taken = Millis(self.now.0.saturating_sub(leased_ms));
-            self.note_span(SpanKind::Lease(end), slot, Some(lease.id), taken);
+        if self.is_observed {
+            self.observe_lease_end(slot, lease.id, leased_ms, end);
         }
         if let Some(session) = self.sessions.find_mut(lease.holder) {
             session.let_go(queue, lease.id, deadline, slot);
@@ -72,29 +77,6 @@ impl Engine {
             self.free_slot(queue);
             self.free_lane(slot, lease.id);
         }
-    }
-
-    /// Notes a span of a job that began at `from` and ends now. The caller checks first whether spans
-    /// are on, because a span needs memory.
-    #[cold]
-    pub(in crate::engine) fn note_span(
-        &mut self,
-        kind: SpanKind,
-        slot: JobSlot,
-        lease: Option<LeaseId>,
-        from: Millis,
-    ) {
-        let job = &self.jobs[slot];
-        self.spans.note(Span {
-            kind,
-            job: job.id(),
-            lease,
-            queue: self.queues[job.queue()].name().into(),
-            from,
-            to: self.now,
-            takes: job.counters().takes,
-            body: job.body(),
-        });
     }
 
     /// The deadline of a job that a session takes or touches now.

@@ -8,7 +8,7 @@ use crate::queues::{PauseReason, Queue, ReadyKey};
 /// The next job of a queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(in crate::engine) struct Next {
-    /// The place of the job in the order of ready jobs.
+    /// The place of the job among the next jobs of several queues.
     pub(in crate::engine) key: ReadyKey,
     pub(in crate::engine) slot: JobSlot,
 }
@@ -54,6 +54,9 @@ pub enum Held {
         /// The limit.
         limit: u32,
     },
+    /// The order of the policy is strict. A job that was handed out is delayed, and the jobs behind it
+    /// wait for it. With a key, this is so for the keys of all ready jobs, or they are at other limits.
+    Order,
     /// The policy has changed, and the queue sorts its jobs by their keys.
     Sorting,
 }
@@ -81,7 +84,7 @@ impl Engine {
             return Err(Held::Cold);
         }
         let next = match self.lanes(queue) {
-            Some(lanes) => lanes.next(),
+            Some(lanes) => self.next_of_lanes(lanes),
             None => queue.ready().first().map(|(key, slot)| (key, JobSlot(slot))),
         };
         let (key, slot) = next.ok_or(Held::Empty)?;

@@ -60,8 +60,8 @@ impl Engine {
         }
     }
 
-    /// Gives a job to a waiting session, and ends the wait. The job must be in no list. Returns
-    /// false if the session only peeked.
+    /// Gives a job to a waiting session, and ends the wait. The job must be in no list, unless the
+    /// session only peeks. Returns false if it only peeked.
     fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
         let session = self.sessions.at(place);
         if let Some(Waiting::Item { how, .. }) = self.sessions[session].waiting() {
@@ -100,11 +100,18 @@ impl Engine {
             if self.meter.request_is_spent() {
                 return self.rest_from_serving(id);
             }
-            self.remove_from_list(slot);
-            if !self.hand_to_waiter(slot, place, effects) {
-                self.add_to_list(slot);
+            // A look at a job changes nothing, also not the turn of its key.
+            if !self.only_looks(place) {
+                self.remove_from_list(slot);
             }
+            self.hand_to_waiter(slot, place, effects);
         }
+    }
+
+    /// Whether a session that waits does not take the item that it waits for.
+    fn only_looks(&self, place: u32) -> bool {
+        let waiting = self.sessions[self.sessions.at(place)].waiting();
+        matches!(waiting, Some(Waiting::Item { how: ReadMode::Peek, .. }))
     }
 
     /// Pauses a queue with more waiters than one slice of work can serve.

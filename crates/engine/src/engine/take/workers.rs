@@ -13,7 +13,7 @@ use crate::effects::{Effects, Event};
 use crate::engine::Engine;
 use crate::ids::{QueueId, SessionId};
 use crate::jobs::{Job, Lease};
-use crate::sessions::{NEVER, Registration, Session, Sessions, Worker};
+use crate::sessions::{NEVER, Registration, RemovedName, Session, Sessions, Worker};
 
 /// Minimum time limit of a registration (spec gearman 4.8).
 const LIMIT_MS_MIN: NonZeroU64 = NonZeroU64::new(1000).expect("it is not 0");
@@ -38,11 +38,16 @@ impl Engine {
         self.meter.count(REGISTRATION_UNITS);
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
+        if let Some(before) = self.registered_as(session, name).filter(|before| *before != queue) {
+            self.forget_registration_name(session, before, name, effects);
+        }
         let limit_ms = limit_ms.map(|limit| {
             NonZeroU64::new(limit).map_or(LIMIT_MS_MIN, |limit| limit.max(LIMIT_MS_MIN))
         });
         let is_new = self.sessions.register(session, Registration { queue, limit_ms });
         self.queues.add_worker(queue, is_new);
+        let own = self.queues[queue].name();
+        self.sessions.name_registered(session, queue, own, name, is_new);
         let asleep = self.sessions[session].worker().is_some_and(Worker::is_asleep);
         if asleep && !self.sleep(session) {
             self.wake(session, effects);
@@ -52,9 +57,30 @@ impl Engine {
     /// The number of queues that this session is registered for, and whether this queue is one of
     /// them.
     pub fn registered(&self, session: SessionId, name: &[u8]) -> (usize, bool) {
-        let Some(worker) = self.sessions[session].worker() else { return (0, false) };
-        let is_known = self.queue_id(name).is_some_and(|queue| worker.is_registered(queue));
-        (worker.len(), is_known)
+        let of = &self.sessions[session];
+        let Some(worker) = of.worker() else { return (0, false) };
+        let surplus = of.other_names().map_or(0, |names| names.registered.surplus());
+        (worker.len() + surplus, self.registered_as(session, name).is_some())
+    }
+
+    /// The queue that a session has registered for under this name.
+    fn registered_as(&self, session: SessionId, name: &[u8]) -> Option<QueueId> {
+        let of = &self.sessions[session];
+        let worker = of.worker()?;
+        let names = of.other_names().map(|names| &names.registered);
+        let own = |queue: &QueueId| {
+            worker.is_registered(*queue)
+                && names.is_none_or(|names| names.of(*queue).next().is_none())
+        };
+        let other = names.and_then(|names| names.queue(name));
+        other.or_else(|| self.own_queue_id(name).filter(own))
+    }
+
+    /// The name under which a session last registered for a queue.
+    pub fn registered_name(&self, session: SessionId, queue: QueueId) -> &[u8] {
+        let names = self.sessions.find(session).and_then(Session::other_names);
+        let last = names.and_then(|names| names.registered.of(queue).last());
+        last.unwrap_or_else(|| self.queues[queue].name())
     }
 
     /// Removes this session's registration for this queue. Gives back the session's jobs of the
@@ -62,11 +88,25 @@ impl Engine {
     pub fn unregister(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
-        if let Some(queue) = self.queue_id(name)
-            && self.forget_registration(session, queue, effects)
+        if let Some(queue) = self.registered_as(session, name)
+            && self.forget_registration_name(session, queue, name, effects)
         {
             self.return_held(session, queue, false, effects);
         }
+    }
+
+    /// Removes a name under which a session has registered for a queue. Returns whether the
+    /// registration ends, because it was the only one.
+    fn forget_registration_name(
+        &mut self,
+        session: SessionId,
+        queue: QueueId,
+        name: &[u8],
+        effects: &mut Effects,
+    ) -> bool {
+        let own = (queue, self.queues[queue].name());
+        let removed = self.sessions.unname(session, |names| &mut names.registered, own, name);
+        removed == RemovedName::Only && self.forget_registration(session, queue, effects)
     }
 
     /// Removes the registrations of this session, as many as one slice of work allows. Returns true

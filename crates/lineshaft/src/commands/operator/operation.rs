@@ -38,6 +38,7 @@ pub(crate) fn redrive(arguments: &RedriveArguments) -> Result<ExitCode> {
     let only = DeadFilter {
         cause: arguments.cause.map(Into::into),
         origin: arguments.origin.as_deref().map(shown),
+        key: arguments.key.clone(),
         error: arguments.error.clone(),
         older_than_s: arguments.older.map(u64::from),
         younger_than_s: arguments.younger.map(u64::from),
@@ -104,7 +105,11 @@ fn report(operation: &Operation, what: &str, as_json: bool) -> Result<ExitCode> 
     let line = if as_json {
         json_line(operation)?
     } else {
-        format!("{} {what}", counted(operation.done, "job"))
+        let done = counted(operation.done, "job");
+        match &operation.refusal {
+            None => format!("{done} {what}"),
+            Some(why) => format!("{done} {what}, {} left: {why}", count(operation.refused)),
+        }
     };
     print_line(&line)?;
     match (&operation.problem, operation.status) {

@@ -1,4 +1,5 @@
-//! `lineshaft why`: the first thing that keeps the jobs of a queue from being handed out.
+//! `lineshaft why`: the first thing that keeps the jobs of a queue from being handed out, and whether
+//! puts are refused.
 
 use std::process::ExitCode;
 
@@ -17,6 +18,9 @@ pub(crate) fn run(arguments: &WhyArguments) -> Result<ExitCode> {
         print_value(&why)?;
     } else {
         print_line(&why.text)?;
+        if let Some(refusal) = &why.put_refusal {
+            print_line(&format!("puts are refused: {refusal}"))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

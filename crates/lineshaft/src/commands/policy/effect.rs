@@ -40,6 +40,21 @@ impl Effect {
 /// What would happen to a queue whose policy changes from `old` to `new`, without expiry.
 pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect> {
     let mut effects = Vec::new();
+    let jobs = row.ready + row.leased + row.delayed + row.buried;
+    if old.same_as != new.same_as {
+        effects.push(if let Some(target) = &new.same_as {
+            let (target, jobs_text) = (api::shown_name(target), counted(jobs, "job"));
+            let text = format!(
+                "the name would stand for {target}: the {jobs_text} here would move there as \
+                 soon as they are ready"
+            );
+            Effect::new("moves", jobs, text)
+        } else {
+            let text = "the name would stand for a queue of its own".to_owned();
+            Effect::new("moves", 0, text)
+        });
+        return effects;
+    }
     effects.extend(full(old, new, row));
     let ready = || counted(row.ready, "ready job");
     match (old.pause.is_on, new.pause.is_on) {
@@ -53,20 +68,20 @@ pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect>
         }
         (false, false) | (true, true) => {}
     }
-    let limit = new.concurrency.map(|limit| u64::from(limit.get()));
-    if old.concurrency != new.concurrency
-        && let Some(limit) = limit.filter(|limit| row.leased >= *limit)
-    {
-        let (held, limit) = (counted(row.leased, "job"), counted(limit, "slot"));
-        let text =
-            format!("workers hold {held} and keep them: no hand-out before one of {limit} is free");
-        effects.push(Effect::new("slots", row.leased, text));
-    }
-    if old.rate.is_none() && new.rate.is_some() && row.ready > 0 {
-        let text = format!("{} would wait for tokens: the bucket begins empty", ready());
+    effects.extend(slots(old, new, row));
+    let of_queue = |policy: &Policy| policy.rate.filter(|_| policy.rate_key.is_none());
+    let begins_empty =
+        if new.rate_key.is_some() { new.sorts_after(old) } else { of_queue(old).is_none() };
+    if new.rate.is_some() && begins_empty && row.ready > 0 {
+        let buckets = if new.rate_key.is_some() {
+            "the buckets of all keys begin"
+        } else {
+            "the bucket begins"
+        };
+        let text = format!("{} would wait for tokens: {buckets} empty", ready());
         effects.push(Effect::new("tokens", row.ready, text));
     }
-    let jobs = row.ready + row.leased + row.delayed + row.buried;
+    effects.extend(order(old, new, row));
     if old.alias != new.alias && !new.alias.is_empty() {
         let names: Vec<String> = new.alias.iter().map(|name| api::shown_name(name)).collect();
         let text = format!(
@@ -81,6 +96,77 @@ pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect>
             if old.unique.by.is_some() { "keep the keys that they have" } else { "have no keys" };
         let text = format!("{} would {keep}: no put is a duplicate of them", counted(jobs, "job"));
         effects.push(Effect::new("keys", jobs, text));
+    }
+    effects
+}
+
+/// Workers hold as many jobs as a new limit allows, or more.
+fn slots(old: &Policy, new: &Policy, row: &QueueRow) -> Option<Effect> {
+    if row.leased == 0 {
+        return None;
+    }
+    let held = counted(row.leased, "job");
+    if new.forgets_leases_of(old) {
+        let text = format!(
+            "workers hold {held}, which would not count for the new limit: until these are done, \
+             more jobs can be under way"
+        );
+        return Some(Effect::new("leases", row.leased, text));
+    }
+    let of_queue =
+        |policy: &Policy| policy.concurrency.filter(|_| policy.concurrency_key.is_none());
+    let limit = u64::from(of_queue(new)?.get());
+    if of_queue(old) == of_queue(new) || row.leased < limit {
+        return None;
+    }
+    let limit = counted(limit, "slot");
+    let text =
+        format!("workers hold {held} and keep them: no hand-out before one of {limit} is free");
+    Some(Effect::new("slots", row.leased, text))
+}
+
+/// The queue hands out its jobs in another order.
+fn order(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let jobs = row.ready + row.leased + row.delayed + row.buried;
+    if jobs > 0 && new.group_key().is_some() && old.group_key() != new.group_key() {
+        let keys = if old.group_key().is_some() {
+            "keep the keys that they have for limits, orders and shares"
+        } else {
+            "share the limits and the turns of the empty key"
+        };
+        effects.push(Effect::new("groups", jobs, format!("{} would {keys}", counted(jobs, "job"))));
+    }
+    if row.delayed > 0 && old.is_strict() != new.is_strict() {
+        let delayed = counted(row.delayed, "delayed job");
+        let text = if new.is_strict() {
+            format!("of {delayed}, those that were handed out before would hold back others")
+        } else {
+            format!("jobs could pass {delayed}")
+        };
+        effects.push(Effect::new("order", row.delayed, text));
+    }
+    if row.ready == 0 {
+        return effects;
+    }
+    let ready = counted(row.ready, "ready job");
+    if old.fair != new.fair {
+        let text = match (&old.fair.key, &new.fair.key) {
+            (_, None) => format!("the keys would no longer share: {ready} by priority and order"),
+            (None, Some(_)) => format!("the keys would share: {ready} in turns"),
+            (Some(_), Some(_)) => format!("the keys would share anew: {ready} in other turns"),
+        };
+        effects.push(Effect::new("fair", row.ready, text));
+    }
+    if old.aging != new.aging {
+        let by = if new.aging.is_some() { "and the time that they have waited" } else { "alone" };
+        let text = format!("{ready} would be ordered by their priority {by}");
+        effects.push(Effect::new("aging", row.ready, text));
+    }
+    if new.sorts_after(old) {
+        let text =
+            format!("no hand-out while the queue sorts {ready}: about a second for a million");
+        effects.push(Effect::new("sorts", row.ready, text));
     }
     effects
 }
@@ -101,6 +187,11 @@ fn full(old: &Policy, new: &Policy, row: &QueueRow) -> Option<Effect> {
     Some(match new.when_full {
         WhenFull::Refuse => {
             let text = format!("puts would be refused: the queue would be full with its {ready}");
+            Effect::new("full", over, text)
+        }
+        WhenFull::Block => {
+            let text =
+                format!("puts would wait for room: the queue would be full with its {ready}");
             Effect::new("full", over, text)
         }
         WhenFull::DropOldest => {

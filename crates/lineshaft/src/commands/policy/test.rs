@@ -57,11 +57,8 @@ fn targets(queue: &[u8], policy: &Policy) -> Vec<String> {
     if !policy.alias.is_empty() {
         return policy.alias.iter().map(|name| api::shown_name(name)).collect();
     }
-    let own = if policy.fanout_only {
-        format!("the children of {}", api::shown_name(queue))
-    } else {
-        api::shown_name(queue)
-    };
+    let own = api::shown_name(policy.same_as.as_deref().unwrap_or(queue));
+    let own = if policy.fanout_only { format!("the children of {own}") } else { own };
     let copies = policy.copy_to.iter().map(|name| api::shown_name(name));
     std::iter::once(own).chain(copies).collect()
 }

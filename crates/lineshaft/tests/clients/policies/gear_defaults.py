@@ -1,18 +1,9 @@
 """Defaults by policy through gear. The server has the policies of the test defaults."""
 
-import os
 import time
 
 import gear
-
-PORT = int(os.environ["GEARMAN_PORT"])
-
-
-def connected(member):
-    member.addServer("127.0.0.1", PORT)
-    member.waitForServer(20)
-    return member
-
+from gear_members import connected
 
 client, worker = connected(gear.Client("client")), connected(gear.Worker("worker"))
 worker.registerFunction("urgent")

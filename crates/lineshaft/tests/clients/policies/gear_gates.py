@@ -1,19 +1,10 @@
 """Rates and concurrency through gear. The server has the policies of the test gates."""
 
-import os
 import threading
 import time
 
 import gear
-
-PORT = int(os.environ["GEARMAN_PORT"])
-
-
-def connected(member):
-    member.addServer("127.0.0.1", PORT)
-    member.waitForServer(20)
-    return member
-
+from gear_members import connected
 
 begin = time.monotonic()
 client, worker = connected(gear.Client("client")), connected(gear.Worker("worker"))
@@ -70,3 +61,28 @@ first.sendWorkComplete()
 asks.join(20)
 assert got[2][1].arguments == b"ada-2", got
 got[2][1].sendWorkComplete()
+
+# The steps of each order, one after the other, also while one of them waits for its retry.
+for body in (b"ada-1", b"ada-2", b"bob-1"):
+    client.submitJob(gear.Job(b"step_job", body), background=True)
+steps = connected(gear.Worker("steps"))
+steps.registerFunction("step_job")
+begin = time.monotonic()
+for wanted in (b"ada-1", b"bob-1", b"ada-1", b"ada-2"):
+    job = steps.getJob()
+    assert job.arguments == wanted, (job.arguments, wanted)
+    if wanted == b"ada-1" and time.monotonic() - begin < 0.9:
+        job.sendWorkFail()
+    else:
+        job.sendWorkComplete()
+assert time.monotonic() - begin > 0.99
+
+# One customer has a backlog. The others do not wait for all of it.
+for body in (b"ada-1", b"ada-2", b"ada-3", b"ada-4", b"bob-1", b"bob-2"):
+    client.submitJob(gear.Job(b"send_mail", body), background=True)
+mails = connected(gear.Worker("mails"))
+mails.registerFunction("send_mail")
+for wanted in (b"ada-1", b"ada-2", b"bob-1", b"ada-3", b"ada-4", b"bob-2"):
+    job = mails.getJob()
+    assert job.arguments == wanted, (job.arguments, wanted)
+    job.sendWorkComplete()

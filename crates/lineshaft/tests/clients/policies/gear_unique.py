@@ -1,25 +1,7 @@
 """Unique jobs through gear. The server has the policies of the test unique."""
 
-import os
-import time
-
 import gear
-
-PORT = int(os.environ["GEARMAN_PORT"])
-
-
-def connected(member):
-    member.addServer("127.0.0.1", PORT)
-    member.waitForServer(20)
-    return member
-
-
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
-
+from gear_members import connected, until
 
 client, worker = connected(gear.Client("client")), connected(gear.Worker("worker"))
 # Each has a key of its own for Gearman, but the same value in the body.
@@ -44,3 +26,13 @@ try:
 except Exception:
     pass
 assert not refused.handle, refused.handle
+
+# The last submit before the worker gets the job decides about its body.
+newest = gear.Job(b"replace", b'{"to": "ann", "text": "again"}', unique=b"2")
+client.submitJob(gear.Job(b"replace", b'{"to": "ann"}', unique=b"1"), background=True)
+client.submitJob(newest)
+worker.registerFunction("replace")
+job = worker.getJob()
+assert job.arguments == newest.arguments, job.arguments
+job.sendWorkComplete(b"sent")
+until(lambda: newest.complete)

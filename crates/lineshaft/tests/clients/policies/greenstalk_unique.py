@@ -28,3 +28,15 @@ with greenstalk.Client(ADDRESS, use="refuse", watch=["refuse"]) as client:
     # The job counts until somebody takes it.
     client.reserve(timeout=0)
     client.put("once")
+
+with greenstalk.Client(ADDRESS, use="replace", watch=["replace"]) as client:
+    first = client.put('{"to": "ann", "text": "hello"}')
+    other = client.put('{"to": "bob"}')
+    assert client.put('{"to": "ann", "text": "again"}', priority=0) == first
+    job = client.reserve(timeout=0)
+    assert job.id == first and job.body == '{"to": "ann", "text": "again"}', job
+    # A worker has the job, so it keeps its body.
+    assert client.put('{"to": "ann", "text": "too late"}') == first
+    assert client.peek(first).body == job.body
+    client.delete(job)
+    assert client.reserve(timeout=0).id == other

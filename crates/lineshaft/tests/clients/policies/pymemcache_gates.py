@@ -54,3 +54,26 @@ assert get(other, b"export_items/open") == export(b"bob-1")
 assert get(other, b"export_items/close/open") == b""
 assert get(holder, b"export_items/close/open") == export(b"ada-2")
 assert get(holder, b"export_items/close") == b""
+
+
+def step(body):
+    return b"VALUE step_items 0 5\r\n%s\r\n" % body
+
+
+# The steps of each order, one after the other, also while one of them waits for its retry.
+for body in (b"ada-1", b"ada-2", b"bob-1"):
+    assert holder.set("step_items", body)
+assert get(holder, b"step_items/open") == step(b"ada-1")
+assert get(holder, b"step_items/abort") == b""
+assert get(other, b"step_items") == step(b"bob-1")
+assert get(other, b"step_items") == b""
+assert get(holder, b"step_items/t=20000/open") == step(b"ada-1")
+assert get(other, b"step_items") == b""
+assert get(holder, b"step_items/close") == b""
+assert get(other, b"step_items") == step(b"ada-2")
+
+# One customer has a backlog. The others do not wait for all of it.
+for body in (b"ada-1", b"ada-2", b"ada-3", b"ada-4", b"bob-1", b"bob-2"):
+    assert holder.set("mail_items", body)
+for wanted in (b"ada-1", b"ada-2", b"bob-1", b"ada-3", b"ada-4", b"bob-2"):
+    assert get(holder, b"mail_items") == b"VALUE mail_items 0 5\r\n%s\r\n" % wanted

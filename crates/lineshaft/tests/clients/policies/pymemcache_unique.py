@@ -24,3 +24,10 @@ assert connection.get("send_mail") == FIRST
 assert connection.set("refuse", b"once")
 assert not connection.set("refuse", b"once")
 assert connection.get("refuse") == b"once"
+
+assert connection.set("replace", b'{"to": "ann", "n": 1}')
+assert connection.set("replace", b'{"to": "bob"}')
+assert connection.set("replace", b'{"to": "ann", "n": 2}')
+assert connection.get("replace") == b'{"to": "ann", "n": 2}'
+assert connection.get("replace") == b'{"to": "bob"}'
+assert connection.get("replace") is None

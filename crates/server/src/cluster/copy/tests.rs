@@ -333,7 +333,7 @@ async fn a_node_sends_one_copy_at_a_time() {
     let place = sending.place.try_acquire().expect("the copy has ended");
     assert_eq!(ask(&sending, &broker, None).await, "busy");
     drop(place);
-    assert!(ask(&sending, &broker, None).await.starts_with("held 1 "));
+    assert!(ask(&sending, &broker, None).await.starts_with("held 2 "));
 }
 
 #[tokio::test]
@@ -375,9 +375,12 @@ fn lines_are_read_as_they_were_written() {
         assert_eq!(Wish::decode(&wish.encode()), Some(wish));
     }
     let held = Reply::Held(held).encode();
-    for line in ["", "held", "held 2", "held 1 07 1 1 log", &held[..held.len() - 7]] {
+    for line in ["", "held", "held 2", "held 2 07 1 1 1 log", &held[..held.len() - 7]] {
         assert_eq!(Reply::decode(line), None, "{line}");
     }
+    // The first form of this line did not have the zeros.
+    let first_form = held.replace("held 2", "held 1").replace(" 5 log", " log");
+    assert_eq!(Reply::decode(&first_form), None, "{first_form}");
     let head = Head { size: 9, bytes: 7 };
     assert_eq!(Head::decode(&head.encode()), Some(head));
     for line in ["", "segment 9", "segment 9 10", "segment 9 7 1"] {

@@ -1,7 +1,8 @@
 //! Tests of the `[[policy]]` tables: every key, every refusal, and the output for operators.
 
 use broker::policy::{
-    DeadLetters, Defaults, PausePolicy, Policy, QueueSync, Retries, Unique, WhenFull,
+    Aging, DeadLetters, Defaults, Fair, History, PausePolicy, Policy, QueueSync, Retries, Unique,
+    WhenFull,
 };
 
 use super::*;
@@ -28,6 +29,7 @@ fn every_key_is_read() {
         idle = "1h"
         open = { max = 3, timeout = "30s" }
         fanout_only = true
+        reservation = "durable"
         sync = "50ms"
         memory = { bytes = "8MiB" }
         alias = ["a", "b"]
@@ -39,27 +41,46 @@ fn every_key_is_read() {
         delay = "5s"
         pause = { reason = "the database moves", cron = "0 0 * * sat", for = "2d", tz = "europe/berlin" }
         rate = { per_minute = 2.5, burst = 7, key = "until:-" }
-        concurrency = { limit = 3, key = "until:-" }
+        concurrency = { limit = 3, key = "until:-", order = "strict" }
+        fair = { key = "until:-", weights = { "b c" = 1_000, acme = 3 }, mode = "in-flight", across_priorities = true }
+        aging = "2/1m30s"
         unique = { by = "prefix:8", window = "until-start", on_duplicate = "refuse", ignore_buried = true }
+        history = { keep = "2h", max = 9, body = "prefix:1024" }
+        result = { keep = "1h" }
     "#;
     let expected = Policy {
         rate_key: Some("until:-".parse().expect("it is a key")),
         concurrency_key: Some("until:-".parse().expect("it is a key")),
+        concurrency_order: Order::Strict,
+        fair: Fair {
+            key: Some("until:-".parse().expect("it is a key")),
+            weights: [("acme", 3), ("b c", 1000)]
+                .map(|(key, weight)| (key.into(), NonZeroU32::new(weight).unwrap()))
+                .into(),
+            mode: FairMode::InFlight,
+            across_priorities: true,
+        },
+        aging: NonZeroU32::new(2)
+            .zip(NonZeroU32::new(90_000))
+            .map(|(steps, per_ms)| Aging { steps, per_ms }),
         jobs_max: Some(1_000_000),
         bytes_max: Some(4 << 30),
         item_bytes_max: Some(128),
         age_max_ms: Some(7 * 86_400_000),
         when_full: WhenFull::DropOldest,
+        block_for_ms: 5000,
         expire_to: Some(name("late")),
         expire_sweep: Some(100),
         idle_ms: Some(3_600_000),
         open_max: 3,
         open_timeout_ms: Some(30_000),
         fanout_only: true,
+        durable_leases: true,
         sync: Some(QueueSync::Every(50)),
         memory_max: Some(8 << 20),
         alias: names(&["a", "b"]),
         copy_to: names(&["audit"]),
+        same_as: None,
         retries: Retries {
             is_on: true,
             limit: 8,
@@ -92,6 +113,13 @@ fn every_key_is_read() {
             on_duplicate: OnDuplicate::Refuse,
             ignore_buried: true,
         },
+        history: History {
+            is_on: true,
+            keep_ms: 7_200_000,
+            jobs_max: 9,
+            body: KeptBody::Prefix(1024),
+        },
+        result_keep_ms: Some(3_600_000),
     };
     assert_eq!(policy(text, "mail.in"), expected);
     assert_eq!(policy(text, "send_mail"), expected);
@@ -141,7 +169,7 @@ fn mistakes_name_line_key_and_what_was_meant() {
     let text = r#"[[policy]]
 match = "a"
 limits = { jobs = -1, byte = 3,
-  bytes = "4Gi", age = "0s", when_full = "block" }
+  bytes = "4Gi", age = "0s", block_for = "2h" }
 when_full = "refuse"
 fanoutonly = true
 open = { max = 0 }
@@ -171,11 +199,11 @@ pause = 7
             "lineshaft.toml:3:23: policy: unknown key `limits.byte`; did you mean `limits.bytes`?",
             "lineshaft.toml:4:11: policy.limits.bytes: `4Gi` is not a size; write bytes, or a number with KiB, MiB, GiB or TiB",
             "lineshaft.toml:4:24: policy.limits.age: `0s` must be greater than zero; write `none` for no limit",
-            "lineshaft.toml:4:42: policy.limits.when_full: `block` is not available in this version yet",
+            "lineshaft.toml:4:42: policy.limits.block_for: `2h` is longer than an hour",
             "lineshaft.toml:5:1: policy: unknown key `when_full`; did you mean `limits.when_full`?",
             "lineshaft.toml:6:1: policy: unknown key `fanoutonly`; did you mean `fanout_only`?",
             "lineshaft.toml:7:16: policy.open.max: `0` is not a number from 1 to 1000000",
-            "lineshaft.toml:9:20: policy.limits.when_full: `drop` is neither `refuse` nor `drop-oldest`",
+            "lineshaft.toml:9:20: policy.limits.when_full: `drop` is not `refuse`, `drop-oldest` or `block`",
             "lineshaft.toml:10:16: policy.expire_sweep: `0` is neither `none` nor a number from 1 to 4294967295",
             "lineshaft.toml:11:8: policy.sync: `soon` is not `always`, `never`, `memory` or a time such as `50ms`",
             "lineshaft.toml:12:9: policy.alias: cannot be of type table",
@@ -198,20 +226,57 @@ pause = 7
 }
 
 #[test]
-fn keys_of_the_plan_are_refused_as_not_there_yet() {
-    for key in LATER_KEYS {
-        let text = format!("[[policy]]\nmatch = \"*\"\n{key} = 1\n");
-        // The message names the column of the last part of a dotted key.
-        let column = key.rfind('.').map_or(1, |dot| dot + 2);
-        let expected = format!(
-            "lineshaft.toml:3:{column}: policy: `{key}` is not available in this version yet"
-        );
-        assert_eq!(messages(&text), [expected]);
-    }
-    let text = "[[policy]]\nmatch = \"*\"\n[policy.fair]\nkey = \"client\"\n";
+fn a_put_can_wait_for_room() {
+    let text = "[[policy]]\nmatch = \"a\"\nlimits = { jobs = 1, when_full = \"block\", block_for = \"1m\" }\n";
+    let policy = policy(text, "a");
+    assert_eq!((policy.when_full, policy.block_for_ms), (WhenFull::Block, 60_000));
+}
+
+#[test]
+fn a_name_that_stands_for_another_queue_has_its_policy() {
+    let text = "[[policy]]\nmatch = \"mail\"\nlimits.jobs = 7\n\
+                [[policy]]\nmatch = \"send_*\"\nsame_as = \"mail\"\nlimits.jobs = 1\n\
+                [[policy]]\nmatch = \"send_own\"\nsame_as = \"none\"\n";
+    let of = |queue| (policy(text, queue).same_as, policy(text, queue).jobs_max);
+    assert_eq!(of("send_mail"), (Some(name("mail")), Some(7)));
+    assert_eq!(of("send_own"), (None, Some(1)));
+    let all = messages("[[policy]]\nmatch = \"*\"\nsame_as = \"mail\"\n");
+    assert_eq!(all.len(), 1);
+    let expected = "lineshaft.toml:3: policy.same_as: `mail` has a `same_as` itself; \
+                    name the queue that it stands for, or set same_as = \"none\" in a later \
+                    policy for `mail`";
+    assert_eq!(all, [expected]);
+}
+
+#[test]
+fn a_reservation_is_durable_or_volatile() {
+    let text = |value: &str| format!("[[policy]]\nmatch = \"*\"\nreservation = {value}\n");
+    assert!(policy(&text("\"durable\""), "q").durable_leases);
+    assert!(!policy(&text("\"volatile\""), "q").durable_leases);
+    let expected =
+        "lineshaft.toml:3:15: policy.reservation: `always` is neither `durable` nor `volatile`";
+    assert_eq!(messages(&text("\"always\"")), [expected]);
+}
+
+#[test]
+fn a_history_can_be_switched_on_and_off() {
+    let text = "[[policy]]\nmatch = \"*\"\nhistory = \"on\"\n[[policy]]\nmatch = \"a\"\n\
+                history = \"off\"\n[[policy]]\nmatch = \"b\"\nhistory.body = \"full\"\n";
+    let of = |queue| policy(text, queue).history;
+    assert_eq!(of("x"), History { is_on: true, ..History::default() });
+    assert!(!of("a").is_on);
+    assert_eq!(of("b").body, KeptBody::Full);
+    let mistakes = "[[policy]]\nmatch = \"*\"\n\
+                    history = { keep = \"0s\", max = 0, body = \"prefix:0\" }\n\
+                    [[policy]]\nmatch = \"b\"\nhistory = true\n";
     assert_eq!(
-        messages(text),
-        ["lineshaft.toml:3:9: policy: `fair` is not available in this version yet"]
+        messages(mistakes),
+        [
+            "lineshaft.toml:3:20: policy.history.keep: `0s` must be greater than zero; for no history, write `off`",
+            "lineshaft.toml:3:32: policy.history.max: `0` is not a number from 1 to 1000000",
+            "lineshaft.toml:3:42: policy.history.body: `prefix:0` is not `none`, `full` or a prefix such as `prefix:1024`",
+            "lineshaft.toml:6:11: policy.history: `true` is neither `on` nor `off`, nor a table such as { keep = \"24h\" }",
+        ]
     );
 }
 
@@ -235,9 +300,11 @@ unique = { by = "none", window = "1h", on_duplicate = "bump" }
     assert_eq!(unique.by, None);
     let (hour, bump) = (UniqueWindow::For(3_600_000), OnDuplicate::Bump);
     assert_eq!((unique.window, unique.on_duplicate), (hour, bump));
+    let replacing = "[[policy]]\nmatch = \"c\"\nunique.on_duplicate = \"replace-body\"\n";
+    assert_eq!(policy(replacing, "c").unique.on_duplicate, OnDuplicate::ReplaceBody);
     let mistakes = r#"[[policy]]
 match = "a"
-unique = { by = "client", window = "0s", on_duplicate = "replace-body", ignore_buried = 1 }
+unique = { by = "client", window = "0s", on_duplicate = "replace", ignore_buried = 1 }
 [[policy]]
 match = "b"
 unique = { by = "json:a", window = "soon", on_duplicate = "skip" }
@@ -247,11 +314,11 @@ unique = { by = "json:a", window = "soon", on_duplicate = "skip" }
         [
             "lineshaft.toml:3:17: policy.unique.by: `client` is no key for `unique`: it says nothing about the job",
             "lineshaft.toml:3:36: policy.unique.window: `0s` must be greater than zero",
-            "lineshaft.toml:3:57: policy.unique.on_duplicate: `replace-body` is not available in this version yet",
-            "lineshaft.toml:3:89: policy.unique.ignore_buried: `1` is neither `true` nor `false`",
+            "lineshaft.toml:3:57: policy.unique.on_duplicate: `replace` is not `return-existing`, `refuse`, `bump` or `replace-body`",
+            "lineshaft.toml:3:84: policy.unique.ignore_buried: `1` is neither `true` nor `false`",
             "lineshaft.toml:6:17: policy.unique.by: `a` is not a JSON pointer; write `/` before each name, such as `json:/user/id`, and at most 32 names",
             "lineshaft.toml:6:36: policy.unique.window: `soon` is neither `until-done`, `until-start` nor a time such as 1h",
-            "lineshaft.toml:6:59: policy.unique.on_duplicate: `skip` is not `return-existing`, `refuse` or `bump`",
+            "lineshaft.toml:6:59: policy.unique.on_duplicate: `skip` is not `return-existing`, `refuse`, `bump` or `replace-body`",
         ]
     );
     assert_eq!(
@@ -356,6 +423,34 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
         "lineshaft.toml:3:21: policy.concurrency.limit: `0` is neither `none` nor a number from 1 to 1000000"
     );
     assert_eq!(
+        first(&with("a", "fair = { key = \"body\", weights = 3 }")),
+        "lineshaft.toml:3:34: policy.fair.weights: write a table of numbers, such as { acme = 3 }"
+    );
+    assert_eq!(
+        first(&with("a", "fair.weights = { acme = 0 }")),
+        "lineshaft.toml:3:16: policy.fair.weights: `0` is not a number from 1 to 1000"
+    );
+    assert_eq!(
+        first(&with("a", "fair = { key = \"body\" }\nrate.key = \"client\"")),
+        "lineshaft.toml:4:12: policy.rate.key: `client` is not available in this version yet"
+    );
+    assert_eq!(
+        first(&with("a", "fair = { key = \"body\" }\nrate.key = \"prefix:1\"")),
+        "lineshaft.toml:4: policy.rate.key: a queue has one key for all its limits; write the same \
+         key everywhere"
+    );
+    for value in ["1", "0/1m", "1/0s", "1/8d", "1001/1m", "-1/1m"] {
+        let found = first(&with("a", &format!("aging = \"{value}\"")));
+        let wanted =
+            format!("lineshaft.toml:3:9: policy.aging: `{value}` is neither `off` nor such");
+        assert!(found.starts_with(&wanted), "{found}");
+    }
+    assert_eq!(
+        first(&with("a", "concurrency.order = \"strict\"")),
+        "lineshaft.toml:3: policy.concurrency.order: a strict order needs a limit; add \
+         `concurrency.limit = 1` to this policy"
+    );
+    assert_eq!(
         first(&with("a", "expire_to = \"\"")),
         "lineshaft.toml:3: policy.expire_to: a queue name has 1 to 8180 bytes"
     );
@@ -372,9 +467,13 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
                 ttr = \"90s\"\npriority = 3\ndelay = \"2m\"\npause = true\n\
                 [[policy]]\nmatch = \"f\"\npause = { reason = \"x\" }\n\
                 [[policy]]\nmatch = \"i\"\npause = { cron = \"0 0 * * 6\", for = \"2d\", tz = \"Asia/Tokyo\" }\n\
-                [[policy]]\nmatch = \"g\"\npause = false\nrate = { per_minute = 2.5, burst = 7 }\nconcurrency.limit = 3\n\
+                [[policy]]\nmatch = \"g\"\npause = false\nrate = { per_minute = 2.5, burst = 7 }\nconcurrency = { limit = 3, order = \"strict\" }\n\
                 [[policy]]\nmatch = \"h\"\nrate.per_second = \"none\"\n\
-                unique = { by = \"until::\", window = \"until-start\" }\n";
+                unique = { by = \"until::\", window = \"until-start\" }\n\
+                [[policy]]\nmatch = \"k\"\nfair = { key = \"body\", weights = { \"a \\\"b\" = 2, c = 3 } }\naging = \"1/60s\"\n\
+                [[policy]]\nmatch = \"l\"\nfair = { weights = {}, mode = \"in-flight\" }\naging = \"off\"\n\
+                [[policy]]\nmatch = \"m\"\nhistory = \"on\"\nreservation = \"durable\"\n\
+                [[policy]]\nmatch = \"j\"\nhistory = { body = \"full\" }\nresult.keep = \"90s\"\n";
     let (folder, sources) = Folder::with(text);
     let effective = sources.load().unwrap();
     let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
@@ -402,10 +501,10 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 43);
+    assert_eq!(lines.len(), 57);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
-    assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
-    assert_eq!(lines[8], "open.max = 100                           # default");
+    assert_eq!(lines[6], "expire_to = \"x\"                          # lineshaft.toml:8");
+    assert_eq!(lines[9], "open.max = 100                           # default");
     let sync = |name: &[u8]| {
         let shown = effective.show_policy(name);
         shown.lines().find(|line| line.starts_with("sync = ")).unwrap().to_owned()

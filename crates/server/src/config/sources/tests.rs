@@ -440,6 +440,20 @@ fn shown_settings_can_have_any_characters() {
 }
 
 #[test]
+fn the_critical_limit_of_the_disk_is_not_above_the_other_one() {
+    let read = |disk: &str| messages(&format!("[disk]\n{disk}"));
+    let error = "lineshaft.toml:2: disk.critical: must not be above disk.low, which is";
+    assert_eq!(read("critical = \"11%\"\n"), [format!("{error} \"10%\"; raise disk.low")]);
+    let both = "critical = \"2GiB\"\nlow = \"1GiB\"\n";
+    assert_eq!(read(both), [format!("{error} \"1GiB\"; raise disk.low")]);
+    for right in ["critical = \"10%\"", "critical = \"50%\"\nlow = \"off\"", "critical = \"5GiB\""]
+    {
+        let (_folder, sources) = Folder::with(&format!("[disk]\n{right}\n"));
+        assert!(sources.load().is_ok(), "{right}");
+    }
+}
+
+#[test]
 fn traces_need_a_pointer_and_a_collector() {
     let read = |traces: &str| messages(&format!("[traces]\n{traces}"));
     let both = "pointer = \"/meta/traceparent\"\nendpoint = \"http://[::1]:4318/v1/traces\"\n";

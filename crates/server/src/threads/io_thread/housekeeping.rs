@@ -11,7 +11,8 @@ use broker::Millis;
 use tokio::time::Sleep;
 
 use super::IoThread;
-use crate::net::connection::{Phase, Read, TurnTime};
+use crate::net::connection::{Phase, Read};
+use crate::threads::turn_time::TurnTime;
 
 /// Time between two checks of the recently used connections.
 const PERIOD_MS: u64 = 1000;

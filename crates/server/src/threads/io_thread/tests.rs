@@ -18,7 +18,7 @@ use crate::config::listener::Listener;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 use crate::config::{Config, Tls};
-use crate::net::connection::{Connection, Held, TurnTime};
+use crate::net::connection::{Connection, Held};
 use crate::net::limits::LiveLimits;
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
@@ -26,6 +26,7 @@ use crate::process::clock::Clock;
 use crate::process::controls::Controls;
 use crate::process::reload::Reloader;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
+use crate::threads::turn_time::TurnTime;
 
 struct Rounds {
     thread: IoThread,
@@ -352,6 +353,53 @@ fn a_turn_that_lasts_begins_no_commands_of_further_connections() {
     for client in &mut clients {
         assert_eq!(received(client), "USING default\r\n".repeat(count));
     }
+}
+
+#[test]
+fn short_inputs_of_a_round_come_before_long_inputs() {
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::with(broker);
+    let mut clients: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
+    let (long, short) = clients.split_at_mut(9);
+    for client in &mut *long {
+        client.write_all("put 0 0 60 1\r\nl\r\n".repeat(100).as_bytes()).unwrap();
+    }
+    short[0].write_all(b"put 0 0 60 1\r\ns\r\nreserve\r\n").unwrap();
+    rounds.round();
+    let reply = received(&mut short[0]);
+    assert!(reply.ends_with(" 1\r\ns\r\n"), "its put was not the first: {reply:?}");
+    assert!(
+        received(&mut long[0]).starts_with("INSERTED"),
+        "the same round goes on with the first"
+    );
+    rounds.finish();
+    // The round after that has long inputs only.
+    for client in &mut *long {
+        received(client);
+        client.write_all("peek 1\r\n".repeat(200).as_bytes()).unwrap();
+    }
+    rounds.round();
+    assert!(!received(&mut long[0]).is_empty());
+}
+
+#[test]
+fn a_long_input_advances_beside_short_inputs_of_each_round() {
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::with(broker);
+    let (mut long, mut short) = (rounds.connect(), rounds.connect());
+    watch_many(&mut rounds, &mut long);
+    let count = 1_000;
+    long.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
+    let mut replies = String::new();
+    while replies.len() < "TIMED_OUT\r\n".len() * count {
+        short.write_all(b"list-tube-used\r\n").unwrap();
+        rounds.round();
+        assert_eq!(received(&mut short), "USING default\r\n");
+        let more = received(&mut long);
+        assert!(!more.is_empty(), "a round did nothing of the long input");
+        replies += &more;
+    }
+    assert_eq!(replies, "TIMED_OUT\r\n".repeat(count));
 }
 
 #[test]

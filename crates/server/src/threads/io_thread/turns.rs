@@ -2,16 +2,21 @@
 //! connections. Code must not make a system call during a turn.
 
 use std::mem;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
-use crate::net::connection::{PIECE_BYTES, TurnTime};
+use crate::net::connection::PIECE_BYTES;
+use crate::threads::turn_time::TurnTime;
 
 /// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
 const REST_MAX: Duration = Duration::from_millis(4);
+
+/// An input of at most this size is *short*. It rarely has more than a few commands.
+const SHORT_INPUT_BYTES: usize = 1024;
 
 /// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
@@ -46,7 +51,7 @@ impl IoThread {
         let mut turn = broker.turn(self.shared.clock.now());
         let time = match feed {
             Feed::Read => TurnTime::begin(),
-            Feed::HeldBack(_) => TurnTime::begin_later(),
+            Feed::HeldBack(_) => TurnTime::begin_later(self.short_inputs > 0),
         };
         if is_alarm_due {
             turn.set_alarm_again();
@@ -98,6 +103,32 @@ impl IoThread {
                 self.touch(place);
             }
         }
+    }
+
+    /// If the round has read both short and long inputs, holds back the long inputs, and returns
+    /// true. Then the replies to short inputs do not wait for the commands of clients that send many
+    /// at once.
+    pub(super) fn let_short_inputs_first(&mut self) -> bool {
+        let is_short = |range: &Range<usize>| range.len() <= SHORT_INPUT_BYTES;
+        self.short_inputs = self.batch.iter().filter(|(_, range)| is_short(range)).count();
+        if self.short_inputs == 0 || self.short_inputs == self.batch.len() {
+            return false;
+        }
+        let mut batch = mem::take(&mut self.batch);
+        batch.retain(|(place, range)| {
+            if is_short(range) {
+                return true;
+            }
+            if let Some(connection) = self.connections.get(*place) {
+                connection.hold_back(&self.buffer[range.clone()]);
+                if !mem::replace(&mut connection.in_resumed, true) {
+                    self.resumed.push(*place);
+                }
+            }
+            false
+        });
+        self.batch = batch;
+        true
     }
 
     /// Passes the bytes that were read to the dialects.

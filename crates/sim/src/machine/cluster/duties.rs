@@ -267,7 +267,8 @@ impl Cluster {
 
     pub(crate) fn counted(&self) -> Replication {
         let (groups, stale) = (self.stream.number(), self.stream.stale);
-        Replication { groups, stale, renewals: self.stream.renewals, ..self.counts }
+        let fired = self.members.iter().map(|member| member.contents.fired()).max().unwrap_or(0);
+        Replication { groups, stale, fired, renewals: self.stream.renewals, ..self.counts }
     }
 
     // --- Links between the nodes ---

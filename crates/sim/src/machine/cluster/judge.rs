@@ -24,6 +24,15 @@ impl Cluster {
         self.sabotage != Sabotage::UnflushedStream
     }
 
+    /// A leader yields. Another folder must have more than its own.
+    pub(super) fn judge_yields(&self, number: usize) -> Checked {
+        let durable = self.members[number].durable();
+        if self.members.iter().any(|member| member.durable() > durable) {
+            return Ok(());
+        }
+        Err(format!("node {number} yields, but no folder has more than its {durable} groups"))
+    }
+
     /// A follower has applied a group. The group must be in the accepted history, and the node must
     /// have what the leader had.
     pub(super) fn judge_applied(&mut self, number: usize) -> Checked {

@@ -87,6 +87,18 @@ impl Cluster {
         })
     }
 
+    /// Whether the folder of the node that serves hangs, so that nothing is written now.
+    pub(crate) fn is_disk_slow(&self) -> bool {
+        self.serving.is_some_and(|number| self.members[number].slow > self.real)
+    }
+
+    /// Whether the node that serves gives its lead away, because its folder hangs. The end of all faults
+    /// ends this, too.
+    pub(crate) fn yields(&self) -> bool {
+        let process = self.serving.and_then(|number| self.process(number));
+        self.plan.is_faulty && !self.is_stopped() && process.is_some_and(|process| process.yields)
+    }
+
     /// Whether the process that serves has ended.
     pub(crate) fn has_ended(&self) -> bool {
         let process = self.serving.and_then(|number| self.process(number));

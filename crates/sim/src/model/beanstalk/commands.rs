@@ -1,6 +1,7 @@
 //! The effect of each command, and the reply to it (spec beanstalkd 3).
 
 use super::super::jobs::NoJob;
+use super::super::rooms::Blocked;
 use super::super::routes::Refused;
 use super::super::session::{Expected, Observed, Reading};
 use super::super::{Job, Model, Name, Need, Place, State};
@@ -108,20 +109,27 @@ impl Model {
                 Some(job) => Expected::lines(self.stats_job_text(id), job.need),
                 None => Expected::line("NOT_FOUND", self.denial(id)),
             },
-            Command::StatsTube(name) if self.queues.contains_key(name.as_str()) => {
-                Expected::lines(self.stats_tube_text(&name), 0)
-            }
-            Command::StatsTube(_) => Expected::line("NOT_FOUND", 0),
+            Command::StatsTube(name) => match self.queue_named(&name) {
+                Some(queue) => Expected::lines(self.stats_tube_text(&queue, &name), 0),
+                None => Expected::line("NOT_FOUND", 0),
+            },
             Command::Stats => Expected::lines(self.stats_text(), 0),
             Command::ListTubes => {
                 let names = self.queues_by_age();
                 Expected::lines(Self::list_text(names.iter().map(|name| &**name)), 0)
             }
             Command::ListTubesWatched => {
-                let names = &self.conns[&place].watched;
-                Expected::lines(Self::list_text(names.iter().map(|name| &**name)), 0)
+                let conn = &self.conns[&place];
+                let names_of = |queue: &Name| {
+                    let queue = queue.clone();
+                    conn.watched_as.iter().filter(move |(of, _)| *of == queue)
+                };
+                let names = conn.watched.iter().flat_map(names_of).map(|(_, name)| &**name);
+                Expected::lines(Self::list_text(names), 0)
             }
-            Command::ListTubeUsed => Expected::line(&format!("USING {used}"), 0),
+            Command::ListTubeUsed => {
+                Expected::line(&format!("USING {}", self.conns[&place].used_as), 0)
+            }
             _ => unreachable!("all other commands are executed elsewhere"),
         }
     }
@@ -141,6 +149,7 @@ impl Model {
         whole: &[u8],
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
+        let before = self.leave_line(place);
         if !whole.ends_with(b"\r\n") {
             self.next_id += 1;
             return observed.take(&Expected::line("EXPECTED_CRLF", 0));
@@ -158,6 +167,12 @@ impl Model {
             return observed.take(&Expected::line("DRAINING", 0));
         }
         let queue = self.conn(place).used.clone();
+        let body = &whole[..whole.len() - 2];
+        let may_wait = !self.conn(place).input_ended;
+        if may_wait && self.must_wait(place, before.as_ref(), &queue, (body, b"")) {
+            self.conn(place).blocked = Some(Blocked::Put(Box::new(job), whole.to_vec()));
+            return Ok(());
+        }
         let reply = match self.put(&queue, job) {
             Ok((id, need)) => Expected::line(&format!("INSERTED {id}"), need),
             Err(refused) => {
@@ -171,30 +186,38 @@ impl Model {
 
     fn use_queue(&mut self, place: Place, name: &str) -> Expected {
         let next = self.create_queue(name);
+        name.clone_into(&mut self.conn(place).used_as);
         let last = std::mem::replace(&mut self.conn(place).used, next);
         self.drop_queue_if_unwanted(&last);
         Expected::line(&format!("USING {name}"), 0)
     }
 
     fn watch(&mut self, place: Place, name: &str) -> Expected {
-        let name = self.create_queue(name);
-        let watched = &mut self.conn(place).watched;
-        if !watched.contains(&name) {
-            watched.push(name);
+        let queue = self.create_queue(name);
+        let conn = self.conn(place);
+        if !conn.watched.contains(&queue) {
+            conn.watched.push(queue.clone());
         }
-        Expected::line(&format!("WATCHING {}", watched.len()), 0)
+        let named = (queue, name.to_owned());
+        if !conn.watched_as.contains(&named) {
+            conn.watched_as.push(named);
+        }
+        Expected::line(&format!("WATCHING {}", conn.watched_as.len()), 0)
     }
 
     fn ignore(&mut self, place: Place, name: &str) -> Expected {
-        let watched = &mut self.conn(place).watched;
-        if let Some(index) = watched.iter().position(|queue| &**queue == name) {
-            if watched.len() == 1 {
+        let conn = self.conn(place);
+        if let Some(index) = conn.watched_as.iter().position(|(_, known)| known == name) {
+            if conn.watched_as.len() == 1 {
                 return Expected::line("NOT_IGNORED", 0);
             }
-            let queue = watched.remove(index);
-            self.drop_queue_if_unwanted(&queue);
+            let (queue, _) = conn.watched_as.remove(index);
+            if conn.watched_as.iter().all(|(of, _)| *of != queue) {
+                conn.watched.retain(|watched| *watched != queue);
+                self.drop_queue_if_unwanted(&queue);
+            }
         }
-        Expected::line(&format!("WATCHING {}", self.conn(place).watched.len()), 0)
+        Expected::line(&format!("WATCHING {}", self.conn(place).watched_as.len()), 0)
     }
 
     /// Returns the reply, or `None` if the client waits.

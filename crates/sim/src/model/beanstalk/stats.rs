@@ -51,7 +51,8 @@ impl Model {
         until.saturating_sub(self.now).saturating_sub(1) / 1000
     }
 
-    pub(in crate::model) fn stats_tube_text(&self, name: &str) -> String {
+    /// The statistics of a queue, which the client calls by the name `shown`.
+    pub(in crate::model) fn stats_tube_text(&self, name: &str, shown: &str) -> String {
         let queue = &self.queues[name];
         let [urgent, ready, delayed, reserved, buried] = self.counts_of(Some(name));
         let conns = || self.conns.values();
@@ -61,7 +62,7 @@ impl Model {
         let waiting = conns().filter(|conn| conn.waits_for(&name.into())).count();
         let pause = queue.pause.filter(|pause| pause.until > self.now);
         format!(
-            "---\nname: {name}\ncurrent-jobs-urgent: {urgent}\ncurrent-jobs-ready: {ready}\n\
+            "---\nname: {shown}\ncurrent-jobs-urgent: {urgent}\ncurrent-jobs-ready: {ready}\n\
              current-jobs-reserved: {reserved}\ncurrent-jobs-delayed: {delayed}\n\
              current-jobs-buried: {buried}\ntotal-jobs: {}\ncurrent-using: {using}\n\
              current-watching: {watching}\ncurrent-waiting: {waiting}\ncmd-delete: {}\n\

@@ -89,6 +89,7 @@ impl Model {
 
     /// Ends the queued jobs of the function. Their clients get the news that the jobs failed.
     fn drop_function(&mut self, name: &str) -> Expected {
+        let name = &*self.real_name(name);
         let functions = self.functions();
         let same = functions.iter().find(|function| &***function == name);
         let alike = || functions.iter().find(|function| function.eq_ignore_ascii_case(name));

@@ -2,6 +2,7 @@
 
 use broker::policy::Unsent;
 
+use super::super::rooms::Blocked;
 use super::super::routes::Refused;
 use super::super::session::{Expected, Observed};
 use super::super::submit::{HIGH, LOW, NORMAL, Submission};
@@ -50,19 +51,20 @@ fn queue_full() -> Expected {
 }
 
 impl Model {
-    pub(super) fn submit(
+    pub(in crate::model) fn submit(
         &mut self,
         place: Place,
         kind: u32,
         arguments: &[&[u8]],
         observed: &mut Observed<'_>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Option<Expected>, String> {
         let Some(submission) = submission(kind, arguments) else { return Ok(None) };
         let Submission { unique, reducer, is_foreground, .. } = &submission;
         let is_foreground = *is_foreground;
         if unique.len() > UNIQUE_BYTES_MAX || reducer.len() > UNIQUE_BYTES_MAX {
             return Ok(Some(error("ARGUMENT_TOO_LARGE", "Unique value too large", 0)));
         }
+        let before = self.leave_line(place);
         if self.is_draining {
             return Ok(Some(error("QUEUE_ERROR", "Server is draining", 0)));
         }
@@ -74,6 +76,11 @@ impl Model {
         // queues.
         let is_logged = !is_foreground || self.feeds_others(&name);
         if is_logged && self.is_refused(&queue_error(), observed)? {
+            return Ok(None);
+        }
+        let content = (&submission.body[..], &submission.unique[..]);
+        if self.must_wait(place, before.as_ref(), &name, content) {
+            self.conn(place).blocked = Some(Blocked::submit(kind, arguments));
             return Ok(None);
         }
         if self.alias(&name).is_some() {
@@ -109,7 +116,7 @@ impl Model {
         }
         let id = named(handle);
         let need = id.map_or(0, |id| self.denial(id));
-        let (figures, need) = self.figures(id, need);
+        let (figures, need) = self.figures(id, self.kept_progress(id), need);
         let [known, running, numerator, denominator, _] = &figures;
         let arguments = [handle, known, running, numerator, denominator];
         Some(packet(kind::STATUS_RES, &arguments, need))
@@ -119,14 +126,17 @@ impl Model {
         if unique.len() >= UNIQUE_BYTES_MAX {
             return None;
         }
-        let (figures, need) = self.figures(self.find_key(unique), self.history.key_need(unique));
+        let kept = self.kept_progress(self.ended_with_key(unique));
+        let (figures, need) =
+            self.figures(self.find_key(unique), kept, self.history.key_need(unique));
         let [known, running, numerator, denominator, clients] = &figures;
         let arguments = [unique, known, running, numerator, denominator, clients];
         Some(packet(kind::STATUS_RES_UNIQUE, &arguments, need))
     }
 
-    /// The numbers in the status of a job. If the job is unknown, the reply depends on `denial`.
-    fn figures(&self, id: Option<u64>, denial: Need) -> ([Vec<u8>; 5], Need) {
+    /// The numbers in the status of a job. If the job is unknown, the reply depends on `denial`, and has
+    /// the progress that is kept.
+    fn figures(&self, id: Option<u64>, kept: (u32, u32), denial: Need) -> ([Vec<u8>; 5], Need) {
         let text = |number: u64| number.to_string().into_bytes();
         match id.and_then(|id| self.jobs.get(&id)) {
             Some(job) => {
@@ -137,7 +147,7 @@ impl Model {
                     [1, u64::from(running), numerator.into(), denominator.into(), watchers];
                 (numbers.map(text), 0)
             }
-            None => ([0; 5].map(text), denial),
+            None => ([0, 0, kept.0.into(), kept.1.into(), 0].map(text), denial),
         }
     }
 }

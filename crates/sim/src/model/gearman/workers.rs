@@ -34,13 +34,12 @@ impl Model {
                 }
             }
             kind::CANT_DO => {
-                let queues = BTreeSet::from([text(arguments[0]).into()]);
                 // A worker that is not registered can still hold jobs: those that wait to be given
                 // back since an earlier request.
-                let is_registered = !self.conn(place).worker.queues().is_disjoint(&queues);
-                self.unregister(place, &queues);
-                if is_registered {
-                    self.lose_those_of(place, |queue| queues.contains(queue));
+                let forgotten = self.conn(place).worker.forget_name(&text(arguments[0]));
+                if let Some(queue) = forgotten {
+                    self.unregister(place, &BTreeSet::from([queue.clone()]));
+                    self.lose_those_of(place, |lost| *lost == queue);
                 }
             }
             kind::RESET_ABILITIES => {
@@ -58,7 +57,8 @@ impl Model {
         let Some(id) = self.grab(place) else { return packet(kind::NO_JOB, &[], 0) };
         let job = &self.jobs[&id];
         let tags = job.tags.clone().unwrap_or_default();
-        let (handle, function) = (handle(id), job.queue.as_bytes());
+        let function = self.conns[&place].worker.name_of(&job.queue).unwrap_or(&job.queue);
+        let (handle, function) = (handle(id), function.as_bytes());
         match kind {
             kind::GRAB_JOB_ALL if !tags.reducer.is_empty() => packet(
                 kind::JOB_ASSIGN_ALL,

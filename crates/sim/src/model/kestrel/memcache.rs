@@ -6,6 +6,7 @@ use super::Monitor;
 use super::memcache_wire::{self, Get, Request};
 use crate::model::items::FetchMode;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
+use crate::model::rooms::Blocked;
 use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place};
 
@@ -81,7 +82,7 @@ impl Model {
             }
             Request::Wrong { ends: false } => line("CLIENT_ERROR", 0),
             Request::Set { queue, expiry, body } => {
-                return self.set(&queue, expiry, &body, observed);
+                return self.set(place, &queue, expiry, &body, observed);
             }
             Request::Get(get) => return self.get(place, &get, observed),
             Request::Monitor { queue, seconds, max } => {
@@ -128,13 +129,31 @@ impl Model {
 
     fn set(
         &mut self,
+        place: Place,
         queue: &str,
         expiry: i32,
         body: &[u8],
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
+        let expires = match expiry {
+            0 => None,
+            ABSOLUTE_FROM_S.. => Some(u64::from(expiry.unsigned_abs()) * 1000),
+            _ => Some(self.now.saturating_add_signed(i64::from(expiry) * 1000)),
+        };
+        self.store(place, queue, (expires, body), observed)
+    }
+
+    pub(in crate::model) fn store(
+        &mut self,
+        place: Place,
+        queue: &str,
+        (expires, body): (Option<u64>, &[u8]),
+        observed: &mut Observed<'_>,
+    ) -> Result<(), String> {
+        let before = self.leave_line(place);
         let not_stored = line("NOT_STORED", 0);
-        if self.is_draining {
+        // The status can change while the item waits for room.
+        if self.is_draining || self.writes_blocked() {
             return observed.take(&not_stored);
         }
         // The same reply reports a refusal by a policy and by a full disk. So in runs with policies
@@ -142,11 +161,11 @@ impl Model {
         if self.may_refuse && self.is_refused(&not_stored, observed)? {
             return Ok(());
         }
-        let expires = match expiry {
-            0 => None,
-            ABSOLUTE_FROM_S.. => Some(u64::from(expiry.unsigned_abs()) * 1000),
-            _ => Some(self.now.saturating_add_signed(i64::from(expiry) * 1000)),
-        };
+        if self.must_wait(place, before.as_ref(), queue, (body, b"")) {
+            let (queue, body) = (queue.to_owned(), body.to_vec());
+            self.conn(place).blocked = Some(Blocked::Set { queue, expires, body });
+            return Ok(());
+        }
         let reply = match self.add_item(queue, body, expires) {
             Ok(need) => line("STORED", need),
             Err(_) => not_stored,

@@ -1,5 +1,6 @@
 //! Requests and replies of Kestrel clients: the part that is the same in all dialects.
 
+mod lists;
 mod memcache;
 mod memcache_wire;
 mod text;
@@ -10,6 +11,7 @@ mod thrift_wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+pub(super) use lists::ItemList;
 use thrift::Collect;
 
 use super::items::{FetchMode, Read};
@@ -164,7 +166,15 @@ impl Model {
                 self.note_open(place, &queue, Some(lease));
                 Ok((body, need))
             }
-            Notification::Peeked { body, need } => Ok((body, need)),
+            // The item can have ended in the step in which it was seen. If only the log had its body,
+            // the client gets nothing. The model does not compute where bodies are.
+            Notification::Peeked { id, need, .. }
+                if !self.jobs.contains_key(&id)
+                    && observed.is_next(&self.empty_reply(place, need)) =>
+            {
+                Err(need)
+            }
+            Notification::Peeked { body, need, .. } => Ok((body, need)),
             Notification::NoItem { need } => Err(need),
             other => return Err(format!("a fetch ends by {other:?}")),
         };

@@ -1,6 +1,7 @@
 //! The text dialect (spec kestrel 6).
 
 use super::Monitor;
+use super::lists::ItemList;
 use super::text_wire::{self, Request};
 use crate::model::items::FetchMode;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
@@ -17,7 +18,7 @@ pub(super) fn nothing(need: Need) -> Expected {
     Expected::bytes(b"*\n".to_vec(), need)
 }
 
-fn number(number: usize, need: Need) -> Expected {
+pub(super) fn number(number: usize, need: Need) -> Expected {
     Expected::bytes(format!("+{number}\n").into_bytes(), need)
 }
 
@@ -57,7 +58,9 @@ impl Model {
         let reply = match request {
             Request::Put { .. } if self.writes_blocked() => unavailable("setItem", 0),
             Request::Put { queue, expiry_ms, items } => {
-                self.put_list(&queue, expiry_ms, &items, observed)
+                let expires = expiry_ms.map(|ms| self.now.saturating_add_signed(i64::from(ms)));
+                let list = ItemList::new(&queue, expires, &items, None);
+                return self.store_list(place, list, observed);
             }
             Request::Get { queue, timeout_ms } => {
                 return self.read_on(place, &queue, FetchMode::Open, timeout_ms, observed);
@@ -110,28 +113,6 @@ impl Model {
             }
         };
         observed.take(&reply)
-    }
-
-    /// Stores the items of a list. The server may refuse some of them.
-    fn put_list(
-        &mut self,
-        queue: &str,
-        expiry_ms: Option<i32>,
-        items: &[Vec<u8>],
-        observed: &Observed<'_>,
-    ) -> Expected {
-        if self.is_draining {
-            return number(0, 0);
-        }
-        let expires = expiry_ms.map(|ms| self.now.saturating_add_signed(i64::from(ms)));
-        // In runs with a faulty disk, all items of a list have the same length. So a full disk
-        // refuses the last items of the list. In these runs, no policy refuses items.
-        let fewer = (0..items.len()).find(|count| observed.is_next(&number(*count, 0)));
-        let admitted = fewer.filter(|_| self.may_refuse).unwrap_or(items.len());
-        self.refusals += u64::from(admitted < items.len());
-        let added = items[..admitted].iter().map(|item| self.add_item(queue, item, expires));
-        let needs: Vec<Need> = added.filter_map(Result::ok).collect();
-        number(needs.len(), needs.iter().copied().max().unwrap_or(0))
     }
 
     /// Ends all open reads of the connection in a queue, and reads the next item.

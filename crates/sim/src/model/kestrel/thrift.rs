@@ -5,6 +5,7 @@ use std::rc::Rc;
 use broker::DeathCause;
 
 use super::Fetch;
+use super::lists::ItemList;
 use super::thrift_wire::{
     self, Arguments, Call, INTERNAL_ERROR, Message, PROTOCOL_ERROR, Reply, UNKNOWN_METHOD,
     WRONG_KIND, kind,
@@ -43,7 +44,7 @@ struct Collected {
     body: Rc<[u8]>,
 }
 
-fn number(call: &Call, number: usize) -> Reply {
+pub(super) fn number(call: &Call, number: usize) -> Reply {
     let mut reply = Reply::result(call);
     reply.field(kind::I32, 0).u32(number as u32);
     reply
@@ -115,22 +116,24 @@ impl Model {
             Some(arguments) if name == "get" => {
                 return self.get_items(place, call, arguments, observed);
             }
-            Some(arguments) => self.result(place, call, arguments, observed),
+            Some(arguments) if name == "put" => {
+                let expires = match i64::from(arguments.time_ms) {
+                    0 => None,
+                    millis => Some(self.now.saturating_add_signed(millis)),
+                };
+                let (queue, items) = (&arguments.queue, &arguments.items);
+                let list = ItemList::new(queue, expires, items, Some(call));
+                return self.store_list(place, list, observed);
+            }
+            Some(arguments) => self.result(place, call, arguments),
         };
         answer(call, reply, need, observed)
     }
 
-    fn result(
-        &mut self,
-        place: Place,
-        call: &Call,
-        arguments: &Arguments,
-        observed: &Observed<'_>,
-    ) -> (Reply, Need) {
+    fn result(&mut self, place: Place, call: &Call, arguments: &Arguments) -> (Reply, Need) {
         let queue = &arguments.queue;
         let done = Reply::result(call);
         match &call.name[..] {
-            "put" => self.put_items(call, arguments, observed),
             "confirm" | "abort" => self.settle(call, &arguments.ids),
             "peek" => self.queue_info(place, call, queue),
             "flush_queue" => (done, self.flush(queue)),
@@ -150,31 +153,6 @@ impl Model {
                 (reply, 0)
             }
         }
-    }
-
-    /// Stores items until one is refused.
-    fn put_items(
-        &mut self,
-        call: &Call,
-        arguments: &Arguments,
-        observed: &Observed<'_>,
-    ) -> (Reply, Need) {
-        let Arguments { queue, items, .. } = arguments;
-        let expires = match i64::from(arguments.time_ms) {
-            0 => None,
-            millis => Some(self.now.saturating_add_signed(millis)),
-        };
-        let is_next = |count| observed.is_next(&Expected::bytes(number(call, count).end(), 0));
-        let fewer = (0..items.len()).find(|count| self.may_refuse && is_next(*count));
-        let admitted = if self.is_draining { 0 } else { fewer.unwrap_or(items.len()) };
-        self.refusals += u64::from(fewer.is_some());
-        let (mut stored, mut need) = (0, 0);
-        for item in &items[..admitted] {
-            let Ok(added) = self.add_item(queue, item, expires) else { break };
-            stored += 1;
-            need = need.max(added);
-        }
-        (number(call, stored), need)
     }
 
     /// Confirms items, or gives them back. Another connection may have received them, because one
@@ -206,7 +184,7 @@ impl Model {
             reply.field(kind::BYTES, 1).bytes(&head);
         }
         let mut numbers = [0; 6];
-        if let Some((name, queue)) = self.queues.get_key_value(name)
+        if let Some((name, queue)) = self.queues.get_key_value(&*self.real_name(name))
             && self.alias(name).is_none()
         {
             need = need.max(self.history.jobs_need(name));
@@ -275,6 +253,8 @@ impl Model {
                 Read::Item { lease, body, need } => {
                     collect.items.push(Collected { lease, body });
                     collect.need = collect.need.max(need);
+                    // Each item is a step of its own. The room that it leaves is offered at once.
+                    self.offer_room();
                 }
                 Read::Empty(need) => {
                     collect.need = collect.need.max(need);
@@ -339,6 +319,7 @@ impl Model {
                     if let Some(ended) = self.confirm(place, lease) {
                         need = need.max(ended);
                         sent.push((0, body));
+                        self.offer_room();
                     }
                 }
                 (Some(lease), Some(limit_ms)) => {

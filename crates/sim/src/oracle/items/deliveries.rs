@@ -118,15 +118,17 @@ impl Items {
         let item = &self.known[id];
         let moment =
             if delivery.arrival.waited { delivery.arrival.at } else { delivery.now } as i64;
+        // An item that got the body of another put keeps its own end.
         if let Some((_, latest)) = item.due
             && moment > latest
+            && !self.rule_history.ever_replaces(delivery.queue)
         {
             return Err(format!("the item expired {} ms ago", moment - latest));
         }
         if delivery.arrival.waited || !self.alone || !matches!(item.put, Put::Stored(_)) {
             return Ok(());
         }
-        if self.rule_history.ever_retries() || self.rule_history.ever_has_defaults() {
+        if self.rule_history.ever_delays() {
             // The age of an item that was delayed begins at the end of its delay.
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Tests records of Kestrel's items with a broken promise, and similar records without a broken
 //! promise.
 
-use broker::policy::{Rule, Rules, Setting};
+use broker::policy::{OnDuplicate, Rule, Rules, Setting};
 
 use crate::oracle::{Certain, Oracle};
 use crate::protocol::{Kestrel, Protocol};
@@ -224,6 +224,23 @@ fn an_item_is_not_older_than_its_queue_allows() {
     let settings = [setting(), Setting::Retries(true)];
     retries.policies_changed(&Rules(vec![Rule::new(["q"], settings)]));
     judge(&mut retries, &[PUT, OPEN, ABORT, take(900)]).expect("it waited for its retry");
+}
+
+#[test]
+fn only_an_item_that_may_have_another_body_can_outlive_its_body() {
+    let put = (1, "set q 0 1 9\nthe first\n", "STORED\n", 10);
+    let take = |now| (3, "get q\n", "VALUE q 0 9\nthe first\nEND\n", now);
+    let unique = |pattern: &str, answer| {
+        let by = Some("body".parse().expect("it is a key"));
+        let mut oracle = watching();
+        let settings = [Setting::UniqueBy(by), Setting::OnDuplicate(answer)];
+        oracle.policies_changed(&Rules(vec![Rule::new([pattern], settings)]));
+        oracle
+    };
+    assert_broken_in(unique("q", OnDuplicate::Bump), &[put, take(1011)], "expired 1 ms ago");
+    assert_broken_in(unique("r", OnDuplicate::ReplaceBody), &[put, take(1011)], "expired 1 ms ago");
+    judge(&mut unique("q", OnDuplicate::ReplaceBody), &[put, take(1011)])
+        .expect("it has its own end");
 }
 
 #[test]

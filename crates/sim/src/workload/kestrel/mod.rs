@@ -3,7 +3,7 @@
 pub(super) mod text;
 pub(super) mod thrift;
 
-use super::{body_len, random_bytes};
+use super::{OTHER_NAME, body_len, random_bytes};
 use crate::plan::Plan;
 use crate::rng::Rng;
 
@@ -74,7 +74,7 @@ impl Writer<'_> {
         if kind == "set" && self.plan.scarce && self.rng.below(3) > 0 {
             kind = "peek";
         }
-        let queue = queue(self.rng);
+        let queue = queue(self.plan, self.rng);
         let wait = *self.rng.pick(&[1, 30, 300, 1000, 5000]);
         let text = match kind {
             "set" => return self.set(queue, bytes),
@@ -133,9 +133,12 @@ impl Writer<'_> {
 }
 
 /// A queue, a child, or an alias if the policies have one.
-fn queue(rng: &mut Rng) -> &'static str {
+fn queue(plan: &Plan, rng: &mut Rng) -> &'static str {
     const NAMES: [&str; 11] =
         ["default", "a", "a", "a", "b-2", "b-2", "a+x", "a+x", "a+y", "b-2+x", "al"];
+    if plan.renames && rng.one_in(4) {
+        return if rng.coin() { OTHER_NAME } else { "sa+x" };
+    }
     NAMES[rng.index(NAMES.len())]
 }
 

@@ -45,7 +45,7 @@ impl Writer<'_> {
         if kind.starts_with("put") && self.plan.scarce && self.rng.below(3) > 0 {
             kind = "peek";
         }
-        let queue = queue(self.rng);
+        let queue = queue(self.plan, self.rng);
         let wait = *self.rng.pick(&[1, 30, 300, 1000, 5000]);
         let text = match kind {
             "put" | "puts" => return self.put(queue, kind == "puts", bytes),

@@ -116,7 +116,7 @@ impl Writer<'_> {
             "get_version" | "current_status" | "flush_all_queues" => {}
             _ => {
                 message.field(BYTES, 1);
-                message.bytes(queue(self.rng).as_bytes());
+                message.bytes(queue(self.plan, self.rng).as_bytes());
             }
         }
         match kind {

@@ -1,0 +1,70 @@
+//! Names that stand for another queue: puts and takes of such a name are puts and takes of that queue.
+
+use super::{Name, Policy, Rule, RuleSetting, Rules, Setting, parent_name};
+use crate::limits::QUEUE_NAME_BYTES_MAX;
+use crate::queues::DEFAULT_QUEUE;
+
+impl Rules {
+    /// The name of the queue that this name stands for. `None`: the name stands for a queue of its
+    /// own.
+    ///
+    /// If `a` stands for `b`, then `a+x` stands for `b+x`, unless a rule says otherwise. So a child
+    /// that a client names by another name of its parent gets the parent's puts. Sessions begin with
+    /// the queue `default`, so this name always stands for its own queue.
+    pub fn real_name(&self, name: &[u8]) -> Option<Name> {
+        let parent = parent_name(name).filter(|parent| !parent.is_empty());
+        // As with other settings, a rule that matches the parent, too, is no rule for the child.
+        if let Some(asked) = self.last_same_as(name, parent) {
+            return target(asked).filter(|_| name != DEFAULT_QUEUE);
+        }
+        let parent = parent?;
+        let real = target(self.last_same_as(parent, None)?).filter(|_| parent != DEFAULT_QUEUE)?;
+        let child: Name = [&*real, &name[parent.len()..]].concat().into();
+        if child.len() > QUEUE_NAME_BYTES_MAX {
+            return None;
+        }
+        Some(self.last_same_as(&child, Some(&real)).and_then(target).unwrap_or(child))
+    }
+
+    /// The line of the setting that makes this name stand for another queue.
+    pub(super) fn line_of_same_as(&self, name: &[u8]) -> Option<u32> {
+        let parent = parent_name(name);
+        let of_parent = || self.last_same_as(parent?, None);
+        self.last_same_as(name, parent).or_else(of_parent).map(|asked| asked.line)
+    }
+
+    /// The last setting for a name, in a rule that does not match `except`.
+    fn last_same_as(&self, name: &[u8], except: Option<&[u8]>) -> Option<&RuleSetting> {
+        let is_for_both = |rule: &&Rule| except.is_some_and(|except| rule.matches(except));
+        let rules = self.0.iter().filter(|rule| rule.matches(name) && !is_for_both(rule));
+        let mut settings = rules.flat_map(|rule| &rule.settings);
+        settings.rfind(|asked| matches!(asked.setting, Setting::SameAs(_)))
+    }
+
+    /// Whether any name stands for another queue.
+    pub(super) fn have_same_as(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| matches!(asked.setting, Setting::SameAs(Some(_))))
+    }
+}
+
+fn target(asked: &RuleSetting) -> Option<Name> {
+    match &asked.setting {
+        Setting::SameAs(target) => target.clone(),
+        _ => None,
+    }
+}
+
+impl Policy {
+    /// The policy of a queue whose name now stands for another queue. Its ready jobs move there at
+    /// once, and it vanishes when it is empty and unused.
+    pub(super) fn moving_to(target: Name) -> Policy {
+        Policy {
+            same_as: Some(target.clone()),
+            expire_to: Some(target),
+            age_max_ms: Some(0),
+            idle_ms: Some(0),
+            ..Policy::default()
+        }
+    }
+}
