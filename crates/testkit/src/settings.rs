@@ -11,16 +11,19 @@ pub fn seed_to_repeat() -> Option<u64> {
     number("LINESHAFT_SEED")
 }
 
-/// The seed to repeat. If there is none, a seed that changes from run to run.
+/// The seed to repeat. If there is none, a fresh seed: one that the test command chose for this
+/// state of the sources (`LINESHAFT_FRESH_SEED`), or one that changes from run to run.
 pub fn seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let changing = || now.map_or(1, |now| now.as_millis() as u64 % 1_000_000);
-    seed_to_repeat().unwrap_or_else(changing)
+    seed_to_repeat().unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let changing = || now.map_or(1, |now| now.as_millis() as u64);
+        number("LINESHAFT_FRESH_SEED").unwrap_or_else(changing) % 1_000_000
+    })
 }
 
 /// The seeds to play. If there is a seed to repeat, the run has only this seed. Otherwise
 /// `LINESHAFT_SEEDS` sets the number of seeds. Every second seed is the same in each run. The other
-/// seeds are new.
+/// seeds are fresh.
 pub fn seeds(default: u64) -> Vec<u64> {
     if let Some(seed) = seed_to_repeat() {
         return vec![seed];

@@ -263,7 +263,8 @@ impl Engine {
             }
             Verdict::Original => {
                 self.send_last_news(slot, news, effects);
-                return self.bury_held(slot, self.jobs[slot].priority(), effects);
+                let priority = self.jobs[slot].priority();
+                return self.bury_held(slot, LeaseEnd::Failed, priority, effects);
             }
             Verdict::Retry(wait_ms) => Ok(wait_ms),
             Verdict::GiveUp(last) => Err(last),

@@ -51,18 +51,24 @@ impl Engine {
         // A worker of another dialect can bury a job that has watchers. The watchers get the news
         // that the job failed.
         self.send_last_news(slot, &News::Fail, effects);
-        self.bury_held(slot, priority, effects);
+        self.bury_held(slot, LeaseEnd::Buried, priority, effects);
         Ok(slot)
     }
 
     /// Buries a leased job whose watchers have got their last news. If the job exists only for its
     /// watchers, it ends instead.
-    pub(super) fn bury_held(&mut self, slot: JobSlot, priority: u32, effects: &mut Effects) {
+    pub(super) fn bury_held(
+        &mut self,
+        slot: JobSlot,
+        end: LeaseEnd,
+        priority: u32,
+        effects: &mut Effects,
+    ) {
         self.tally.buries += 1;
         if self.jobs[slot].is_abandoned() {
             return self.remove_job(slot, JobEnd::Abandoned, effects);
         }
-        self.end_lease(slot, LeaseEnd::Buried);
+        self.end_lease(slot, end);
         self.jobs.deal_buried_order(slot);
         let job = &mut self.jobs[slot];
         job.set_priority(priority);

@@ -158,6 +158,19 @@ fn a_failed_job_of_gearman_has_the_words_of_its_worker() {
 }
 
 #[test]
+fn a_put_job_that_a_worker_reports_as_failed_returns_once() {
+    let mut world = world([]);
+    let producer = named(&mut world);
+    let id = world.put(producer, 0, 0, 0);
+    let worker = named(&mut world);
+    world.act(|e, fx| e.register(worker, b"default", None, fx));
+    world.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx)).unwrap();
+    world.act(|e, fx| e.fail(worker, id, &News::Fail, fx)).unwrap();
+    assert_eq!(told(&mut world), ["taken after 0 by 10.0.0.1:5", "Reported"]);
+    world.act(|e, fx| e.kick_job(id, fx)).unwrap();
+}
+
+#[test]
 fn a_kept_result_answers_a_later_submit() {
     let mut world = World::new();
     let settings = [
