@@ -6,6 +6,7 @@ use std::rc::Rc;
 use broker::{JobId, Status};
 
 use super::World;
+use crate::machine::link::Link;
 use crate::machine::storage::CrashKind;
 use crate::model::UP;
 use crate::protocol::Protocol;
@@ -112,10 +113,12 @@ impl World {
         })
     }
 
-    /// The index of a connection that holds a job, or can get one.
+    /// The index of a connection that holds a job, or can get one. What a connection has not read yet,
+    /// because its put waits for room, can take a job later.
     fn index_of_taker(&self) -> Option<usize> {
         let takes = |place| !self.is_modelled() || !self.model.only_waits(place);
-        self.links.iter().position(|link| !link.is_open || takes(link.place()))
+        let has_input = |link: &Link| !link.inbox.is_empty() || !link.to_server.is_empty();
+        self.links.iter().position(|link| !link.is_open || has_input(link) || takes(link.place()))
     }
 
     /// Ends a run without a model: takes and ends all jobs. After that, there must be memory for
