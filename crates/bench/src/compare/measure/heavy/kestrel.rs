@@ -8,9 +8,9 @@ use crate::compare::lab::wire::{self, Wire};
 
 /// The number of children of the queue that gets the puts: the server's maximum.
 const CHILDREN: u32 = 256;
-/// The pause after a put to many children. The pause limits the number of jobs that accumulate in
-/// the children.
-const CHILDREN_REST: Duration = Duration::from_millis(1);
+/// The pause after a put to many children. It limits the number of jobs that accumulate in the
+/// children, and what the disk must write: each put writes an entry for each child.
+const CHILDREN_REST: Duration = Duration::from_millis(10);
 /// The number of items that each flush ends.
 const FLUSHED_ITEMS: usize = 1000;
 /// The pause before the puts and their flush. Without this pause, the disk would write all the
