@@ -93,15 +93,15 @@ impl Engine {
         &mut self,
         slot: JobSlot,
         holder: Option<(LeaseId, SessionId)>,
-        ready_since: Millis,
+        waits_since: Millis,
     ) {
         if self.spans.is_on() {
-            self.note_span(SpanKind::Wait, slot, holder.map(|(lease, _)| lease), ready_since);
+            self.note_span(SpanKind::Wait, slot, holder.map(|(lease, _)| lease), waits_since);
         }
         if self.keeps_history(slot) && !self.milestones.drops() {
             let session = holder.and_then(|(_, session)| self.sessions.find(session));
             let worker = session.map(Session::peer).unwrap_or_default().into();
-            let waited_ms = self.now.since(ready_since);
+            let waited_ms = self.now.since(waits_since);
             self.note_milestone(slot, MilestoneKind::Taken { waited_ms, worker });
         }
     }

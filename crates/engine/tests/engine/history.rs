@@ -7,7 +7,7 @@ use lineshaft_engine::{
     Refused, ReturnOrder, SessionId, Submit,
 };
 
-use crate::world::{SLICE_UNITS, START, World, grab};
+use crate::world::{SLICE_UNITS, START, World, grab, take_job};
 
 /// A world whose queues keep a history, except the queue `none`.
 fn world(more: impl IntoIterator<Item = Setting>) -> World {
@@ -155,6 +155,19 @@ fn a_failed_job_of_gearman_has_the_words_of_its_worker() {
     assert_eq!(run(&mut world, &News::Fail), [taken, "Reported no route", left]);
     let exception = News::Exception(b"division by zero"[..].into());
     assert_eq!(run(&mut world, &exception), [taken, "Reported division by zero", left]);
+}
+
+#[test]
+fn a_buried_job_that_is_taken_by_its_number_has_not_waited() {
+    let mut world = world([]);
+    let session = named(&mut world);
+    let id = world.put(session, 0, 0, 1);
+    world.taken(session);
+    assert!(world.bury(session, id));
+    world.pass(60_000);
+    told(&mut world);
+    world.act(|e, fx| take_job(e, session, id, fx)).unwrap();
+    assert_eq!(told(&mut world), ["taken after 0 by 10.0.0.1:5"]);
 }
 
 #[test]

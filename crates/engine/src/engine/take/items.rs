@@ -97,7 +97,8 @@ impl Engine {
         self.note_read(slot);
         let job = &self.jobs[slot];
         let (id, body) = (job.id(), job.body());
-        self.hand_out(slot, None);
+        let waits_since = self.waits_since(slot);
+        self.hand_out(slot, None, waits_since);
         self.finish_job(slot, JobEnd::Done, &News::done(), effects);
         Take::Finished { job: slot, id, body }
     }

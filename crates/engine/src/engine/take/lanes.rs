@@ -29,12 +29,10 @@ impl Engine {
     /// What the lane of a job needs to know of it.
     pub(in crate::engine) fn entrant(&self, slot: JobSlot) -> Entrant {
         let job = &self.jobs[slot];
-        // A buried job still has the deadline of its lease. It would be ready now if a client kicked it.
-        let is_buried = job.state() == State::Buried;
         Entrant {
             key: self.lane_key(slot),
             place: job.ready_key(),
-            ready_since: if is_buried { self.now } else { job.ready_since() },
+            ready_since: self.waits_since(slot),
             has_begun: job.counters().takes > 0,
         }
     }

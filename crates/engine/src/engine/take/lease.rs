@@ -18,12 +18,13 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) -> Handout {
+        let waits_since = self.waits_since(slot);
         self.change_state(slot, State::Leased);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
         let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
         let deadline = self.deadline(self.jobs[slot].ttr_s()).min(until);
         self.jobs[slot].count(|counters| &mut counters.takes);
-        self.hand_out(slot, Some((lease.id, session)));
+        self.hand_out(slot, Some((lease.id, session)), waits_since);
         let job = &mut self.jobs[slot];
         job.set_due(deadline);
         job.set_lease(Some(lease));
@@ -39,23 +40,31 @@ impl Engine {
         handout
     }
 
-    /// Counts a hand-out of a ready job. Every hand-out is here: with a lease, or without one if the
-    /// job ends at the same time.
+    /// The moment from which a job waits for a session. A buried job does not wait. It still has the
+    /// deadline of its lease, and would be ready now if a client kicked it.
+    #[inline]
+    pub(in crate::engine) fn waits_since(&self, slot: JobSlot) -> Millis {
+        let job = &self.jobs[slot];
+        if job.state() == State::Buried { self.now } else { job.ready_since() }
+    }
+
+    /// Counts a hand-out of a job. Every hand-out is here: with a lease, or without one if the job ends
+    /// at the same time.
     #[inline]
     pub(in crate::engine) fn hand_out(
         &mut self,
         slot: JobSlot,
         holder: Option<(LeaseId, SessionId)>,
+        waits_since: Millis,
     ) {
         self.tally.takes += 1;
         if self.queues.have_gates() {
             self.pass_gates(self.jobs[slot].queue());
             self.pass_lane(slot, holder.is_some());
         }
-        let ready_since = self.jobs[slot].ready_since();
-        self.tally.times.waits_ms.add(self.now.since(ready_since));
+        self.tally.times.waits_ms.add(self.now.since(waits_since));
         if self.is_observed {
-            self.observe_hand_out(slot, holder, ready_since);
+            self.observe_hand_out(slot, holder, waits_since);
         }
     }
 
