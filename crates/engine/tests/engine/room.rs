@@ -237,6 +237,38 @@ fn an_expired_job_makes_room() {
 }
 
 #[test]
+fn a_queue_that_its_neighbour_empties_may_vanish_during_a_put_into_both() {
+    let mut world = World::new();
+    let moving = [Setting::AgeMax(Some(100)), Setting::ExpireTo(Some(b"q"[..].into()))];
+    let dropping = |jobs_max| {
+        let settings = [Setting::JobsMax(Some(jobs_max)), Setting::WhenFull(WhenFull::DropOldest)];
+        Rule::new(["q"], settings)
+    };
+    world.policies([blocking("p", moving.clone()), dropping(1), both()]);
+    let producer = world.open();
+    for queue in [b"p", b"q"] {
+        world.act(|engine, fx| engine.use_queue(producer, queue, fx));
+        world.put(producer, 0, 0, 60);
+    }
+    world.close(producer);
+    world.policies([blocking("p", moving), dropping(0), both()]);
+    world.engine.set_time(Millis(world.engine.now().0 + 101));
+    let session = world.open();
+    assert!(!waits_for_both(&mut world, session, None), "nothing is full that blocks");
+    world.engine.check_invariants();
+}
+
+#[test]
+fn a_queue_that_stores_nothing_any_more_lets_puts_try() {
+    let (mut world, _) = full([]);
+    let session = producer(&mut world);
+    assert_eq!(try_put(&mut world, session, "x"), None);
+    world.policies([blocking("q", [Setting::FanoutOnly(true)])]);
+    assert_eq!(offers(&mut world), [session]);
+    assert!(matches!(try_put(&mut world, session, "x"), Some(Ok(_))));
+}
+
+#[test]
 fn without_a_wait_the_queue_refuses() {
     let (mut world, _) = full([]);
     assert!(!world.add("q", "x"), "the owner has not asked");

@@ -39,19 +39,26 @@ impl Engine {
         let mut queues = BTreeSet::new();
         let own = self.queues[self.sessions[session].used()].owned_name();
         self.collect_named(name.unwrap_or(&own), &mut queues, &mut BTreeSet::new());
-        for queue in queues {
-            let ticket = before.filter(|before| before.queue == queue).map(|before| before.ticket);
-            let Some(until) = self.must_wait(queue, (ticket, since), (body, unique), effects)
-            else {
-                continue;
-            };
-            let ticket = ticket.unwrap_or_else(|| self.room.deal_ticket());
-            self.queues[queue].hold();
-            let wait = RoomWait { queue, ticket, since, until, tries: false };
-            self.room.line_up(session, wait, &mut self.timers);
-            return true;
+        // Hold the queues. Otherwise an expired job of one of them could move to another one, find no
+        // room there, and leave a queue that nothing needs.
+        for queue in &queues {
+            self.queues[*queue].hold();
         }
-        false
+        let waits = queues.iter().find_map(|&queue| {
+            let ticket = before.filter(|before| before.queue == queue).map(|before| before.ticket);
+            let until = self.must_wait(queue, (ticket, since), (body, unique), effects)?;
+            let ticket = ticket.unwrap_or_else(|| self.room.deal_ticket());
+            Some(RoomWait { queue, ticket, since, until, tries: false })
+        });
+        if let Some(wait) = waits {
+            self.queues[wait.queue].hold();
+            self.room.line_up(session, wait, &mut self.timers);
+        }
+        for queue in queues {
+            self.queues[queue].release();
+            self.drop_if_unwanted(queue, effects);
+        }
+        waits.is_some()
     }
 
     /// Ends the wait of a session, because its put will not be tried again, or will not wait again.
@@ -92,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// Until when a put that waits since this moment must wait for room in this queue. `None`: it need
-    /// not wait. `ticket`: its place in the line of this queue, if it has one.
+    /// Until when a put that waits since this moment must wait for room in this queue, which the caller
+    /// holds. `None`: it need not wait. `ticket`: its place in the line of this queue, if it has one.
     fn must_wait(
         &mut self,
         queue: QueueId,
@@ -106,9 +113,7 @@ impl Engine {
             return None;
         }
         let block_for = policy.block_for_ms;
-        self.queues[queue].hold();
         self.sweep(queue, PUT_ENDS_MAX, effects);
-        self.queues[queue].release();
         let ticket = ticket.unwrap_or(u64::MAX);
         let has_room = !self.is_full(queue) && !self.room.has_earlier(queue, ticket);
         let until = Millis(since.0.saturating_add(block_for));
@@ -126,8 +131,10 @@ impl Engine {
     pub fn offer_room(&mut self, effects: &mut Effects) {
         while let Some(queue) = self.room.pop_changed() {
             self.meter.count(1);
-            let blocks =
-                self.policy_of(queue).is_some_and(|policy| policy.when_full == WhenFull::Block);
+            let blocks = self.policy_of(queue).is_some_and(|policy| {
+                let stores = !policy.fanout_only && policy.alias.is_empty();
+                stores && policy.when_full == WhenFull::Block
+            });
             if (!blocks || !self.is_full(queue))
                 && let Some(session) = self.room.let_first_try(queue)
             {
