@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::{Name, Policy, Rules, Setting};
+use super::{Name, Policy, Rules, Setting, parent_name};
 
 /// The rules in force: see the module.
 #[derive(Debug, Default)]
@@ -55,7 +55,10 @@ impl InForce {
             return self.rules.resolve_own(name, parent);
         }
         match self.rules.real_name(name) {
-            Some(target) => Policy::moving_to(target),
+            Some(target) => {
+                let of_target = self.rules.resolve_own(&target, parent_name(&target));
+                Policy::moving_to(target, of_target)
+            }
             None => Policy { same_as: None, ..self.rules.resolve_own(name, parent) },
         }
     }

@@ -56,14 +56,22 @@ fn target(asked: &RuleSetting) -> Option<Name> {
 }
 
 impl Policy {
-    /// The policy of a queue whose name now stands for another queue. Its ready jobs move there at
-    /// once, and it vanishes when it is empty and unused.
-    pub(super) fn moving_to(target: Name) -> Policy {
+    /// The policy of a queue whose name now stands for `target`, which has this policy. Its ready jobs
+    /// move there at once, and it vanishes when it is empty and unused. Until its leased jobs come
+    /// back or end, what `target` does with such jobs applies to them.
+    pub(super) fn moving_to(target: Name, of_target: Policy) -> Policy {
+        let Policy { retries, dead, history, result_keep_ms, sync, durable_leases, .. } = of_target;
         Policy {
             same_as: Some(target.clone()),
             expire_to: Some(target),
             age_max_ms: Some(0),
             idle_ms: Some(0),
+            retries,
+            dead,
+            history,
+            result_keep_ms,
+            sync,
+            durable_leases,
             ..Policy::default()
         }
     }

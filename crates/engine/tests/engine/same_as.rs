@@ -2,7 +2,7 @@
 
 use lineshaft_engine::policy::{Rule, Rules, RulesError, Setting};
 use lineshaft_engine::{
-    Effects, Engine, EngineSetup, GrabOrder, JobId, MoveRefused, NewJob, Patience, Refused,
+    Effects, Engine, EngineSetup, GrabOrder, JobId, MoveRefused, NewJob, News, Patience, Refused,
     SessionId, State, Submit, Take,
 };
 
@@ -185,6 +185,29 @@ fn the_jobs_of_a_queue_move_when_its_name_stands_for_another_one() {
     put(&mut world, session, "old");
     assert_eq!([ready(&world, "old"), ready(&world, "new")], [1, 3]);
     assert_eq!(watched(&world, worker), ["default", "old"]);
+}
+
+#[test]
+fn a_leased_job_is_retried_although_its_queue_stands_for_another_one() {
+    let mut world = World::new();
+    let (client, worker) = (world.open(), world.open());
+    let retries = || Rule::new(["*"], [Setting::Retries(true), Setting::RetryLimit(5)]);
+    world.policies([retries()]);
+    let submit = Submit {
+        priority: None,
+        due: None,
+        unique: b"key",
+        reducer: b"",
+        body: b"work"[..].into(),
+        foreground: false,
+    };
+    let id = world.act(|engine, fx| engine.submit(client, b"old", submit, fx)).expect("has room");
+    world.act(|engine, fx| engine.register(worker, b"old", None, fx));
+    world.act(|engine, fx| grab(engine, worker, GrabOrder::NewestFirst, fx)).expect("a job");
+    world.policies([retries(), same_as("old", "new")]);
+    world.act(|engine, fx| engine.fail(worker, id, &News::Fail, fx)).expect("it holds the job");
+    world.pass(60_000);
+    assert_eq!(ready(&world, "new"), 1, "it comes back in its new queue");
 }
 
 #[test]
