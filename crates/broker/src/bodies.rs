@@ -162,6 +162,7 @@ impl Core {
             }
             Record::Update(slot, id)
             | Record::Moved(slot, id)
+            | Record::Taken(slot, id)
             | Record::Rerouted { slot, id, .. }
             | Record::Count(slot, id) => self.note_fresh_job(*slot, *id, false),
             Record::Policies => self.trim_bodies(),

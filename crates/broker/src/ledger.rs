@@ -274,6 +274,7 @@ impl Ledger {
             // The job ended later in the same request, so its earlier changes need no entry.
             Record::Update(slot, id)
             | Record::Moved(slot, id)
+            | Record::Taken(slot, id)
             | Record::Replaced(slot, id)
             | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
@@ -288,7 +289,10 @@ impl Ledger {
             {
                 self.write_count(slot, engine);
             }
-            Record::Update(slot, _) | Record::Moved(slot, _) => self.write_update(slot, engine),
+            Record::Taken(slot, _) if !self.admits_update() => self.write_count(slot, engine),
+            Record::Update(slot, _) | Record::Moved(slot, _) | Record::Taken(slot, _) => {
+                self.write_update(slot, engine);
+            }
             Record::Rerouted { slot, from, sync, .. } => {
                 self.write_update(slot, engine);
                 // Denials about the job's old queue wait for this entry. The policy of the old

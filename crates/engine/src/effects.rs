@@ -19,11 +19,13 @@ pub enum Record {
     /// delayed or buried job that a client took.
     Update(JobSlot, JobId),
     /// A holder lost a job, and the job moved behind all other jobs of its priority, is delayed, or
-    /// is buried. Or a put found this job in its place, and made it more urgent or due earlier. Or a
-    /// client takes the job, and the policy of its queue makes leases durable. No
+    /// is buried. Or a put found this job in its place, and made it more urgent or due earlier. No
     /// client requested this for this job, so the server cannot refuse it. If the log has no room
     /// for all facts of the job, the log can store only the counters of the job.
     Moved(JobSlot, JobId),
+    /// A client takes the job, and the policy of its queue makes leases durable. If the log has no room
+    /// for all facts of the job, it stores the counters, also in a cluster: they are all that changed.
+    Taken(JobSlot, JobId),
     /// A put found this job in its place, and gave it another body. The log has the job already. It must
     /// keep the job with the old body or with the new one. The log needs the job's facts from
     /// [`crate::Engine::facts`], and the new body.

@@ -328,6 +328,44 @@ fn a_durable_lease_reaches_the_follower_at_once() {
 }
 
 #[test]
+fn a_durable_lease_takes_no_room_that_the_disk_of_the_leader_does_not_have() {
+    let disks = [log::FaultDisk::new(1, 1 << 20), log::FaultDisk::new(2, 32 << 20)];
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let durable = Rule::new(["*"], [Setting::DurableLeases(true)]);
+    let _ = leader.turn(START).set_policies(Rules(vec![durable]));
+    let pass = || {
+        pass_on(&leader, &follower);
+        commit(&leader, START);
+        commit(&follower, START);
+    };
+    let session = leader.turn(START).open_session(0);
+    let put = || leader.turn(START).caller(session).put(NewJob::default(), b"body"[..].into());
+    while put().value.is_ok() {
+        pass();
+    }
+    // A client takes a job and leaves, again and again: each take writes an entry while there is room.
+    let follower_knows = |id, takes| {
+        let turn = follower.turn(Millis(0));
+        turn.job_status(id).value.expect("it lives").facts.counters.takes == takes
+    };
+    let mut takes = 0;
+    let late = loop {
+        let id = take(&leader, START).expect("a job is ready");
+        pass();
+        takes += 1;
+        if !follower_knows(id, 1) {
+            break id;
+        }
+        assert!(takes < 20_000, "takes write entries without an end");
+    };
+    assert!(takes > 1, "there was room for updates");
+    drop(leader.turn(Millis(START.0 + 1000)));
+    pass();
+    assert!(follower_knows(late, 1), "its counters come later, as with a volatile lease");
+}
+
+#[test]
 fn a_difference_stops_the_follower_and_never_reaches_its_folder() {
     let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
     let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));

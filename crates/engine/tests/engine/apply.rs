@@ -51,6 +51,7 @@ impl Follower {
             }
             Record::Update(slot, id)
             | Record::Moved(slot, id)
+            | Record::Taken(slot, id)
             | Record::Rerouted { slot, id, .. }
                 if is_live(*slot, *id) =>
             {
@@ -71,6 +72,7 @@ impl Follower {
             Record::Put(..)
             | Record::Update(..)
             | Record::Moved(..)
+            | Record::Taken(..)
             | Record::Replaced(..)
             | Record::Rerouted { .. }
             | Record::Count(..)

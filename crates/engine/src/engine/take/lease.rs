@@ -36,7 +36,7 @@ impl Engine {
         self.arm_session(session);
         let is_durable = self.rules.have_durable_leases()
             && self.policy_of(queue).is_some_and(|policy| policy.durable_leases);
-        self.note(if is_durable { Record::Moved } else { Record::Count }, slot, effects);
+        self.note(if is_durable { Record::Taken } else { Record::Count }, slot, effects);
         handout
     }
 
