@@ -49,7 +49,7 @@ mod settings;
 mod types;
 mod write;
 
-pub use crate::background::mark_as_background;
+pub use crate::background::{mark_as_background, mark_as_patient};
 pub use crate::backup::{
     BackupCheck, BackupDamage, BackupHold, BackupPoint, BackupSource, CopyError, IncomingCopy,
     MANIFEST_NAME, NotAPoint, SegmentReader,

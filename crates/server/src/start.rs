@@ -465,7 +465,7 @@ fn runtime() -> Result<Runtime, ServeError> {
 fn web_runtime() -> Result<Runtime, ServeError> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all().thread_name(WEB_THREAD).max_blocking_threads(BLOCKING_THREADS_MAX);
-    builder.on_thread_start(log::mark_as_background);
+    builder.on_thread_start(log::mark_as_patient);
     builder.build().map_err(failed("start a runtime"))
 }
 

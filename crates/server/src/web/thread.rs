@@ -136,7 +136,7 @@ impl WebThread {
         let named = std::thread::Builder::new().name(WEB_THREAD.to_owned());
         // `stopped` ends with an error when its sender is dropped. That also stops this thread.
         let thread = named.spawn(move || {
-            log::mark_as_background();
+            log::mark_as_patient();
             drop(runtime.block_on(stopped));
             // A blocking thread can hang in a read of a disk that does not answer.
             runtime.shutdown_timeout(BLOCKED_TIME);
