@@ -151,6 +151,12 @@ impl Turn<'_> {
         self.core.engine.mailbox(session).is_some() && self.core.engine.is_waiting(session)
     }
 
+    /// Whether a session waits for the end of a flush or of the removal of a queue. Only for the
+    /// simulator.
+    pub fn is_clearing(&self, session: SessionId) -> bool {
+        self.core.engine.mailbox(session).is_some() && self.core.engine.is_clearing(session)
+    }
+
     /// All submitted jobs, for tests and the simulator.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = SubmittedJob<'_>> {
         let engine = &self.core.engine;

@@ -232,6 +232,11 @@ impl Engine {
         self.sessions[session].waiting().is_some()
     }
 
+    /// Whether this session waits for the end of a flush or of the removal of a queue.
+    pub fn is_clearing(&self, session: SessionId) -> bool {
+        matches!(self.sessions[session].waiting(), Some(Waiting::Clearing))
+    }
+
     /// Ends the session's wait for a job. The session gets no event. Returns false if the session
     /// does not wait for a job.
     pub fn stop_waiting(&mut self, session: SessionId) -> bool {

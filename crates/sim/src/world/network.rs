@@ -107,6 +107,16 @@ impl World {
                     let Progress { used: count, more } =
                         session.input(&inbox[used..], turn, outbox);
                     used += count;
+                    if !stops && turn.is_clearing(id) && goes_on(turn) {
+                        // A long flush or removal goes on in a later slice. In the model, it ends
+                        // within the request.
+                        turn.catch_up();
+                        has_caught_up = true;
+                        if let Some(event) = turn.take_outcome(id) {
+                            session.event(event, turn, outbox);
+                        }
+                        continue;
+                    }
                     if !loads_later && turn.load_now() {
                         // In a server, the request would wait for the load. Here the load ends
                         // within the request, so that the model need not know of it.
@@ -324,6 +334,12 @@ impl World {
     pub(crate) fn has_events(&self) -> bool {
         self.process.events.iter().any(|events| !events.is_empty())
     }
+}
+
+/// Loads the cold jobs that an operation waits for. Returns true if the broker can do some work now.
+fn goes_on(turn: &mut Turn<'_>) -> bool {
+    turn.load_now();
+    turn.next_deadline().is_some_and(|at| at <= turn.now())
 }
 
 /// The number of puts that the log has refused since the start of the process.
