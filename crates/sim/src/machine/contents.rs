@@ -1,7 +1,7 @@
 //! What a node must have after each group, computed from the groups alone, by the judge's own code
 //! according to `docs/replication-format.md`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use broker::{JobId, State, Turn};
@@ -34,8 +34,9 @@ const FIRED_BYTES: usize = 16;
 pub(crate) struct Contents {
     number: u64,
     jobs: BTreeMap<u64, Job>,
-    /// The instants of entries with schedules that have a job, each with a hash of the entry's name.
-    fired: BTreeSet<[u8; FIRED_BYTES]>,
+    /// The instants of entries with schedules that have a job, each with a hash of the entry's name, and the
+    /// number of the job.
+    fired: BTreeMap<[u8; FIRED_BYTES], u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -113,8 +114,9 @@ impl Contents {
                 }
                 let body: Arc<[u8]> = rest.into();
                 for (id, meta) in new {
+                    // A job whose body is replaced is put again, with the same number.
                     if let Some(fired) = meta.fired
-                        && !self.fired.insert(fired)
+                        && self.fired.insert(fired, id).is_some_and(|before| before != id)
                     {
                         return None;
                     }
@@ -284,6 +286,9 @@ mod tests {
         let mut contents = Contents::default();
         add(&mut contents, 2, &[fact(NAME, 0, b"a"), put(1, 5), put(2, 6)]).expect("two instants");
         assert_eq!(contents.fired(), 2);
+        let finish = fact(FINISH, 1, &1_u64.to_le_bytes());
+        let replaced = [fact(NAME, 0, b"a"), finish, put(1, 5)];
+        add(&mut contents, 2, &replaced).expect("the job has another body");
         add(&mut contents, 3, &[fact(NAME, 0, b"a"), put(3, 5)]).expect_err("it has a job");
     }
 
