@@ -69,5 +69,5 @@ pub use log::{BodyError, CommitSizes, Failure, Settings, Sync};
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
 pub use replication::{ClusterError, Since};
-pub use turn::{HeldRow, LogStats, SessionInfo, SubmittedJob, Turn};
+pub use turn::{HeldRow, LeasedJob, LogStats, SessionInfo, SubmittedJob, Turn};
 pub use wall::STOP_MS_MAX;

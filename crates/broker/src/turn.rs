@@ -16,7 +16,7 @@ use crate::broker::Shared;
 use crate::guard::CoreGuard;
 use crate::{Answer, Caller, Event};
 
-pub use listings::SubmittedJob;
+pub use listings::{LeasedJob, SubmittedJob};
 pub use sessions::{HeldRow, SessionInfo};
 pub use statistics::LogStats;
 

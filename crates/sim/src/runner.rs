@@ -259,6 +259,7 @@ impl Judgements {
             limits,
             rates,
             slots,
+            keys,
             pauses,
             duplicates,
             outcomes,
@@ -273,6 +274,7 @@ impl Judgements {
         self.limits += limits;
         self.rates += rates;
         self.slots += slots;
+        self.keys += keys;
         self.pauses += pauses;
         self.duplicates += duplicates;
         self.outcomes += outcomes;

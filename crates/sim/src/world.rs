@@ -24,7 +24,7 @@ use crate::machine::link::Link;
 use crate::machine::process::Process;
 use crate::machine::storage::Storage;
 use crate::model::{Model, Name, Need, Setting};
-use crate::oracle::{Judgements, Oracle};
+use crate::oracle::{Judgements, LeasedJob, Oracle};
 use crate::plan::{Plan, StorageKind};
 use crate::rng::Rng;
 use crate::seen;
@@ -289,6 +289,9 @@ impl World {
                 self.oracle.check_leased(&String::from_utf8_lossy(name), leased)?;
             }
         }
+        if self.oracle.limits_keys() {
+            self.check_leased_keys(&turn)?;
+        }
         check_slices(&turn, self.plan.slice_units())?;
         drop(turn);
         if let Some(cluster) = &mut self.cluster {
@@ -296,6 +299,20 @@ impl World {
         }
         self.collect_notifications()?;
         Ok(done)
+    }
+
+    fn check_leased_keys(&mut self, turn: &Turn<'_>) -> Checked {
+        // A body that has left the memory would have to be read from the disk.
+        let leased: Vec<_> = turn.leased_jobs().filter(|job| job.body.is_some()).collect();
+        let names: Vec<_> = leased.iter().map(|job| String::from_utf8_lossy(job.queue)).collect();
+        let leased = leased.iter().zip(&names).map(|(job, queue)| LeasedJob {
+            id: job.id.0,
+            queue,
+            unique: job.unique,
+            body: job.body.as_deref().unwrap_or_default(),
+        });
+        let leased: Vec<_> = leased.collect();
+        self.oracle.check_leased_keys(&leased, turn.next_job_id().0)
     }
 
     /// True if cold jobs are loaded within the turn that needs them.

@@ -76,6 +76,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(judged.limits > FIXED_SEEDS / 40, "{judged:?}");
     assert!(judged.rates > FIXED_SEEDS / 40, "{judged:?}");
     assert!(judged.slots > FIXED_SEEDS / 10, "{judged:?}");
+    assert!(judged.keys > FIXED_SEEDS / 40, "{judged:?}");
     assert!(judged.pauses > FIXED_SEEDS / 80, "{judged:?}");
 }
 

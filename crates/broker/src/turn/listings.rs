@@ -21,6 +21,19 @@ pub struct SubmittedJob<'a> {
     pub is_durable: bool,
 }
 
+/// A leased job, for tests and the simulator.
+#[derive(Debug)]
+pub struct LeasedJob<'a> {
+    /// The job's id.
+    pub id: JobId,
+    /// The name of the job's queue.
+    pub queue: &'a [u8],
+    /// The key of a submitted job, or empty.
+    pub unique: &'a [u8],
+    /// The body, if it is in memory.
+    pub body: Option<Body>,
+}
+
 /// # Listings
 impl Turn<'_> {
     /// The id of the queue of this name, or else of the queue that this name stands for (see the policy
@@ -161,6 +174,22 @@ impl Turn<'_> {
     pub fn submitted_jobs(&self) -> impl Iterator<Item = SubmittedJob<'_>> {
         let engine = &self.core.engine;
         engine.submitted_jobs().map(|slot| SubmittedJob::at(engine, slot))
+    }
+
+    /// All leased jobs, for tests and the simulator.
+    pub fn leased_jobs(&self) -> impl Iterator<Item = LeasedJob<'_>> {
+        let engine = &self.core.engine;
+        engine.leased_jobs().map(|slot| LeasedJob {
+            id: engine.facts(slot).id,
+            queue: engine.queue_name(engine.queue_of(slot)),
+            unique: engine.tags(slot).map_or(&[], |tags| tags.unique),
+            body: engine.body(slot).resident().cloned(),
+        })
+    }
+
+    /// No job has this number or a higher one. For tests and the simulator.
+    pub fn next_job_id(&self) -> JobId {
+        self.core.engine.next_job_id()
     }
 
     /// Names of the queues that a session is registered for, newest first, once per registration.

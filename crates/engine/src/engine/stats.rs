@@ -146,6 +146,17 @@ impl Engine {
         self.jobs.submitted_from(JobSlot(0))
     }
 
+    /// All leased jobs, for tests and the simulator.
+    pub fn leased_jobs(&self) -> impl Iterator<Item = JobSlot> {
+        let jobs = self.jobs.iter();
+        jobs.filter(|(_, job)| job.state() == State::Leased).map(|(slot, _)| slot)
+    }
+
+    /// No job has this number or a higher one.
+    pub fn next_job_id(&self) -> JobId {
+        JobId(self.jobs.next_id())
+    }
+
     /// The queue of a job.
     pub fn queue_of(&self, slot: JobSlot) -> QueueId {
         self.jobs[slot].queue()

@@ -2,12 +2,16 @@
 //! `burst + rate × w` jobs in each window of `w` milliseconds, over crashes, too, and that a queue
 //! with a limit of leased jobs keeps it. The checks count, and know no bucket. A queue hands out
 //! nothing while a schedule pauses it.
+//!
+//! A limit of leased jobs can count for each key on its own. The oracle computes the keys itself. It counts
+//! the leases of jobs that were put since the last change of the rules, because an older job keeps the key
+//! that it had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::policy::{Rate, Rules};
 
-use super::rules::{QueueRules, parent_of, resolve};
+use super::rules::{Part, QueueRules, lead_to, parent_of, resolve};
 use crate::Checked;
 
 /// The oracle forgets older hand-outs of a queue than this many.
@@ -30,9 +34,37 @@ pub(super) struct Gates {
     queues: BTreeMap<String, HandOuts>,
     /// The leased jobs of each queue with a limit, when the oracle last looked.
     leased: BTreeMap<String, u32>,
+    /// Jobs with this number or a higher one were put while the rules in force applied to their queue.
+    put_from: Option<u64>,
+    /// Jobs that an operator moved. They keep the keys that they had in other queues.
+    moved: BTreeSet<u64>,
+    pub(super) keys_judged: u64,
     pub(super) rates_judged: u64,
     pub(super) slots_judged: u64,
     pub(super) pauses_judged: u64,
+}
+
+/// A leased job.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct LeasedJob<'a> {
+    pub(crate) id: u64,
+    pub(crate) queue: &'a str,
+    /// The key of a client of Gearman, or empty.
+    pub(crate) unique: &'a [u8],
+    pub(crate) body: &'a [u8],
+}
+
+impl LeasedJob<'_> {
+    /// The key of the job by this expression. It is empty if the job has none. `None`: the oracle does not
+    /// know it.
+    fn key(&self, expression: &str) -> Option<Vec<u8>> {
+        match (expression, self.unique) {
+            ("gm:unique", b"-") => Some(self.body.to_vec()),
+            // A dialect can cut long ones.
+            ("gm:unique", unique) => (unique.len() < 64).then(|| unique.to_vec()),
+            (expression, _) => Part::of(expression).map(|part| part.key(self.body)),
+        }
+    }
 }
 
 /// The hand-outs of a queue while the same rate applied.
@@ -54,6 +86,7 @@ impl Gates {
     pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
         self.rules = rules.clone();
         self.leased.clear();
+        self.put_from = None;
         self.is_changing = true;
         if !in_slices {
             self.settled();
@@ -63,6 +96,7 @@ impl Gates {
     pub(super) fn settled(&mut self) {
         if std::mem::take(&mut self.is_changing) {
             self.queues.clear();
+            self.put_from = None;
         }
     }
 
@@ -72,6 +106,7 @@ impl Gates {
         self.last = opened;
         self.knows_wall = true;
         self.leased.clear();
+        self.put_from = None;
         if *rules != self.rules || self.is_changing {
             self.rules = rules.clone();
             self.is_changing = false;
@@ -158,6 +193,48 @@ impl Gates {
     }
 }
 
+/// # Limits for each key
+impl Gates {
+    /// True if the server limits the leased jobs of some key.
+    pub(super) fn limits_keys(&self) -> bool {
+        let mut settings = self.rules.0.iter().flat_map(|rule| &rule.settings);
+        settings
+            .any(|asked| matches!(asked.setting, broker::policy::Setting::ConcurrencyKey(Some(_))))
+    }
+
+    /// An operator moved this job to another queue.
+    pub(super) fn moved(&mut self, id: u64) {
+        self.moved.insert(id);
+    }
+
+    /// Checks the leased jobs of each key. `next_id` is above the numbers of all jobs.
+    pub(super) fn check_keys(&mut self, leased: &[LeasedJob<'_>], next_id: u64) -> Checked {
+        if self.is_changing {
+            return Ok(());
+        }
+        let put_from = *self.put_from.get_or_insert(next_id);
+        let mut counts: BTreeMap<(&str, Vec<u8>), u32> = BTreeMap::new();
+        for job in leased.iter().filter(|job| job.id >= put_from && !self.moved.contains(&job.id)) {
+            let rules = self.rules_of(job.queue).filter(|_| !lead_to(&self.rules, job.queue));
+            let Some(rules) = rules else { continue };
+            let Some(limit) = rules.concurrency else { continue };
+            let expression = rules.concurrency_key.as_ref();
+            let Some(key) = expression.and_then(|key| job.key(key.as_str())) else { continue };
+            self.keys_judged += 1;
+            let count = counts.entry((job.queue, key.clone())).or_default();
+            *count += 1;
+            if *count > limit.get() {
+                return Err(format!(
+                    "{count} jobs of {} with the key \"{}\" are leased, with a limit of {limit}",
+                    job.queue,
+                    key.escape_ascii()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
@@ -179,5 +256,28 @@ mod tests {
         let error = gates.check_leased("q", 3).expect_err("a promise was broken");
         assert!(error.contains("with a limit of 2 and a strict order"), "{error}");
         assert!(gates.check_leased("other", 9).is_ok());
+    }
+
+    #[test]
+    fn each_key_has_no_more_leases_than_slots() {
+        let key = Setting::ConcurrencyKey(Some("prefix:1".parse().expect("it is a key")));
+        let rules = Rules(vec![Rule::new(["q"], [Setting::Concurrency(NonZeroU32::new(1)), key])]);
+        let mut gates = Gates::default();
+        gates.changed(&rules, false);
+        let job = |id, body| LeasedJob { id, queue: "q", unique: b"", body };
+        // Jobs from before the rules have no key.
+        let before = [job(1, b"x"), job(2, b"x")];
+        assert_eq!(gates.check_keys(&before, 3), Ok(()));
+        let well = [job(1, b"x"), job(3, b"x"), job(4, b"y"), job(5, b"")];
+        assert_eq!(gates.check_keys(&well, 6), Ok(()));
+        // An operator moved this job here.
+        gates.moved(6);
+        assert_eq!(gates.check_keys(&[job(3, b"x"), job(6, b"x")], 7), Ok(()));
+        let error = gates.check_keys(&[job(3, b"xa"), job(7, b"xb")], 8);
+        let error = error.expect_err("a promise was broken");
+        assert!(error.contains("2 jobs of q with the key \"x\" are leased"), "{error}");
+        let error = gates.check_keys(&[job(5, b""), job(8, b"")], 9);
+        let error = error.expect_err("a promise was broken");
+        assert!(error.contains("with the key \"\" are leased"), "{error}");
     }
 }

@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use broker::policy::Rules;
 use broker::{Milestone, Millis};
+pub(crate) use gates::LeasedJob;
 use gearman::Gearman;
 use items::Items;
 use jobs::Jobs;
@@ -446,6 +447,7 @@ impl Oracle {
     pub(crate) fn moved(&mut self, id: u64, queue: &str, now: u64) {
         self.note_waits(now);
         self.items.uniques.give_up();
+        self.items.gates.moved(id);
         self.jobs.moved(id, queue, now);
     }
 
@@ -520,6 +522,17 @@ impl Oracle {
         checked.map_err(|error| format!("oracle: {error}"))
     }
 
+    /// True if the server limits the leased jobs of some key.
+    pub(crate) fn limits_keys(&self) -> bool {
+        self.items.gates.limits_keys()
+    }
+
+    /// Checks the leased jobs of each key after a turn. `next_id` is above the numbers of all jobs.
+    pub(crate) fn check_leased_keys(&mut self, leased: &[LeasedJob<'_>], next_id: u64) -> Checked {
+        let checked = self.items.gates.check_keys(leased, next_id);
+        checked.map_err(|error| format!("oracle: {error}"))
+    }
+
     /// Called after all jobs were taken and ended. Checks that no acknowledged job is missing.
     pub(crate) fn check_all_ended(&mut self) -> Checked {
         self.items.check_all_drained().map_err(|error| format!("oracle: {error}"))?;
@@ -547,6 +560,7 @@ impl Oracle {
             limits: self.items.limits_judged,
             rates: self.items.gates.rates_judged,
             slots: self.items.gates.slots_judged,
+            keys: self.items.gates.keys_judged,
             pauses: self.items.gates.pauses_judged,
             duplicates: self.items.uniques.judged,
         }
@@ -572,6 +586,8 @@ pub struct Judgements {
     pub rates: u64,
     /// How often a queue with a limit of leased jobs had some.
     pub slots: u64,
+    /// How often a leased job counted for the limit of its key.
+    pub keys: u64,
     /// Hand-outs of queues that a schedule pauses at other times.
     pub pauses: u64,
     /// Puts with the key of another put, within the window of the policy.

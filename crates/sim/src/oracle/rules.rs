@@ -63,7 +63,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    fn of(expression: &str) -> Option<Part> {
+    pub(super) fn of(expression: &str) -> Option<Part> {
         match expression {
             "body" => Some(Part::Whole),
             "prefix:1" => Some(Part::FirstByte),
@@ -271,17 +271,7 @@ impl RuleHistory {
 
     /// True if jobs can come into the queue from other queues, or by a put under another name.
     pub(super) fn may_lead_to(&self, queue: &str) -> bool {
-        let names = [Some(queue), parent_of(queue)];
-        let is_it = |name: &[u8]| names.iter().flatten().any(|other| other.as_bytes() == name);
-        self.settings().any(|setting| match setting {
-            Setting::ExpireTo(name) => name.as_deref().is_some_and(is_it),
-            Setting::Alias(names) | Setting::CopyTo(names) => names.iter().any(|name| is_it(name)),
-            Setting::DeadQueue(DeadTarget::Queue(pattern)) => {
-                let pattern = String::from_utf8_lossy(pattern).replace("{name}", "*");
-                names.iter().flatten().any(|name| fits(pattern.as_bytes(), name.as_bytes()))
-            }
-            _ => false,
-        })
+        self.ever.iter().any(|rules| lead_to(rules, queue))
     }
 
     /// True if a rule makes, or made, some queue less durable than the log's setting.
@@ -355,6 +345,22 @@ impl RuleHistory {
 pub(super) fn lets_jobs_die(rules: &Rules) -> bool {
     let mut settings = rules.0.iter().flat_map(|rule| &rule.settings);
     settings.any(|asked| matches!(asked.setting, Setting::Retries(true)))
+}
+
+/// True if these rules let jobs come into the queue from other queues, or by a put under another name.
+pub(super) fn lead_to(rules: &Rules, queue: &str) -> bool {
+    let names = [Some(queue), parent_of(queue)];
+    let is_it = |name: &[u8]| names.iter().flatten().any(|other| other.as_bytes() == name);
+    let mut settings = rules.0.iter().flat_map(|rule| &rule.settings);
+    settings.any(|asked| match &asked.setting {
+        Setting::ExpireTo(name) => name.as_deref().is_some_and(is_it),
+        Setting::Alias(names) | Setting::CopyTo(names) => names.iter().any(|name| is_it(name)),
+        Setting::DeadQueue(DeadTarget::Queue(pattern)) => {
+            let pattern = String::from_utf8_lossy(pattern).replace("{name}", "*");
+            names.iter().flatten().any(|name| fits(pattern.as_bytes(), name.as_bytes()))
+        }
+        _ => false,
+    })
 }
 
 /// The name of the parent, if this is the name of a child.
