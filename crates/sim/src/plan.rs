@@ -346,6 +346,14 @@ impl Plan {
         }
     }
 
+    /// Makes the run one of Kestrel's clients, with policies that change often. Only the oracle judges it.
+    pub(crate) fn limit_hand_outs(&mut self) {
+        self.unmodelled = Some(Unmodelled { slice_units: 100, memory_bytes: None });
+        (self.shares, self.dialects, self.crowd) = ([0, 0, 1], [1, 0, 0], false);
+        self.weights = Weights { policies: 12, ..self.weights };
+        *self = self.clone().with_a_good_disk();
+    }
+
     fn unmodelled(self, rng: &mut Rng) -> Self {
         let memory_bytes = if rng.coin() { Some(rng.between(12_000, 100_000)) } else { None };
         let slice_units = *rng.pick(&[4, 20, 100]);

@@ -55,6 +55,10 @@ pub enum Sabotage {
     IgnoredLimits,
     /// Queues hand out more jobs than their policies allow.
     OpenGates,
+    /// As [`OpenGates`](Self::OpenGates). All policies limit the jobs of each key.
+    OpenKeys,
+    /// As [`OpenGates`](Self::OpenGates). All policies limit jobs, in a strict order.
+    OpenOrders,
     /// Jobs with the same key are different jobs, once the first one is done.
     ForgottenClaims,
     /// Failed jobs are tried again without end.
@@ -119,7 +123,14 @@ impl Sabotage {
                 | Self::LateExpiries
                 | Self::IgnoredLimits
                 | Self::OpenGates
+                | Self::OpenKeys
+                | Self::OpenOrders
         )
+    }
+
+    /// True if a run with this sabotage has policies of its own. Other runs seldom have such policies.
+    pub(crate) fn chooses_rules(self) -> bool {
+        matches!(self, Self::OpenKeys | Self::OpenOrders)
     }
 }
 

@@ -152,6 +152,8 @@ impl World {
         plan.choose_names(&mut Rng::new(seed.rotate_left(48)));
         if options.cluster {
             // Its plan is complete.
+        } else if options.sabotage.chooses_rules() {
+            plan.limit_hand_outs();
         } else if options.is_sabotaged() {
             // Most sabotages need the model's state.
             plan.unmodelled = None;

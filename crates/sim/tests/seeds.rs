@@ -242,7 +242,12 @@ fn too_many_leases_of_a_queue_are_noticed_by_the_oracle() {
 
 #[test]
 fn too_many_leases_of_an_ordered_queue_are_noticed_by_the_oracle() {
-    assert_oracle_notices(Sabotage::OpenGates, "and a strict order");
+    assert_oracle_notices(Sabotage::OpenOrders, "and a strict order");
+}
+
+#[test]
+fn too_many_leases_of_a_key_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::OpenKeys, "with the key");
 }
 
 #[test]

@@ -101,6 +101,19 @@ fn gates(rng: &mut Rng) -> Rule {
     rule
 }
 
+/// Creates a rule that the sabotage breaks.
+fn broken(sabotage: Sabotage, rng: &mut Rng) -> Rule {
+    let setting = match sabotage {
+        // Most bodies have none of these characters, so they share the empty key.
+        Sabotage::OpenKeys => {
+            let key = "regex:(?-u)([abx01])";
+            Setting::ConcurrencyKey(Some(key.parse().expect("it is a key")))
+        }
+        _ => Setting::ConcurrencyOrder(Order::Strict),
+    };
+    Rule::new(["*"], [slots(rng), setting])
+}
+
 fn fair(rng: &mut Rng, key: Option<Key>) -> [Setting; 4] {
     let weight =
         |text: &str, weight| (Box::<str>::from(text), NonZeroU32::new(weight).expect("a weight"));
@@ -262,7 +275,7 @@ fn sabotaged(rules: &Rules, sabotage: Sabotage) -> Option<Rules> {
     Some(match sabotage {
         Sabotage::StalePolicies => return None,
         Sabotage::IgnoredLimits => without_limits(rules),
-        Sabotage::OpenGates => without_gates(rules),
+        Sabotage::OpenGates | Sabotage::OpenKeys | Sabotage::OpenOrders => without_gates(rules),
         // The window of a key ends with the job.
         Sabotage::ForgottenClaims => edited(rules, |setting| {
             if let Setting::UniqueWindow(window @ UniqueWindow::For(_)) = setting {
@@ -341,6 +354,10 @@ impl World {
     /// Replaces the rules with up to three random rules.
     pub(crate) fn change_policies(&mut self) -> Checked {
         let mut rules = Rules::default();
+        let sabotage = self.options.sabotage;
+        if sabotage.chooses_rules() {
+            rules.0.push(broken(sabotage, &mut self.rng));
+        }
         for _ in 0..self.rng.below(4) {
             let refuses = self.plan.refusing && self.rng.coin();
             rules.0.push(if refuses { refusing(&mut self.rng) } else { mild(&mut self.rng) });
