@@ -79,7 +79,7 @@ impl Engine {
     /// The name under which a session last registered for a queue.
     pub fn registered_name(&self, session: SessionId, queue: QueueId) -> &[u8] {
         let names = self.sessions.find(session).and_then(Session::other_names);
-        let last = names.and_then(|names| names.registered.of(queue).last());
+        let last = names.and_then(|names| names.registered.of(queue).next_back());
         last.unwrap_or_else(|| self.queues[queue].name())
     }
 
