@@ -28,7 +28,7 @@ pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
 pub use dead_letters::{DeadLetters, DeadTarget};
 pub use defaults::{Defaults, PRIORITY_DEFAULT, Unsent};
 pub(crate) use fair::LaneWeights;
-pub use fair::{Fair, FairMode, WEIGHT_MAX, WEIGHTS_MAX, Weight};
+pub use fair::{Fair, FairMode, WEIGHT_MAX, WEIGHTS_MAX, Weight, Weights};
 pub(crate) use gates::LaneRules;
 pub use gates::{Order, Per, Rate};
 pub use history::{History, KeptBody};
@@ -273,7 +273,7 @@ pub enum Setting {
     /// See [`Fair::key`].
     FairKey(Option<Key>),
     /// See [`Fair::weights`].
-    FairWeights(Box<[Weight]>),
+    FairWeights(Weights),
     /// See [`Fair::mode`].
     FairMode(FairMode),
     /// See [`Fair::across_priorities`].

@@ -104,7 +104,7 @@ impl Engine {
         let name = target.queue_for(own).filter(|name| *self.real_name(name) != *own)?;
         let is_possible = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len())
             && self.alias(&name).is_none()
-            && !self.policy(&name).fanout_only;
+            && !self.look_up_policy(&name).fanout_only;
         is_possible.then_some(name)
     }
 
@@ -243,7 +243,7 @@ impl Engine {
             return Err(RedriveRefused::KeyTaken);
         }
         if let Some(origin) = origin
-            && (self.alias(origin).is_some() || self.policy(origin).fanout_only)
+            && (self.alias(origin).is_some() || self.look_up_policy(origin).fanout_only)
         {
             return Err(RedriveRefused::StoresNothing);
         }
@@ -258,7 +258,8 @@ impl Engine {
         let job = &self.jobs[slot];
         let name = self.origin_of_dead(slot).unwrap_or(self.queues[job.queue()].name());
         let name = &*self.real_name(name);
-        let unique = self.policy(name).unique;
+        let policy = self.look_up_policy(name);
+        let unique = &policy.unique;
         let is_counted = match unique.window {
             UniqueWindow::UntilDone | UniqueWindow::UntilStart => true,
             UniqueWindow::For(millis) => job.created().0.saturating_add(millis) > self.now.0,
@@ -271,7 +272,7 @@ impl Engine {
     pub fn has_key(&self, id: JobId, bytes: &[u8]) -> bool {
         let Ok(slot) = self.slot(id) else { return false };
         let queue = self.queues[self.jobs[slot].queue()].name();
-        let policy = self.policy(self.origin_of_dead(slot).unwrap_or(queue));
+        let policy = self.look_up_policy(self.origin_of_dead(slot).unwrap_or(queue));
         let unique = policy.unique.by.as_ref().map(|key| key.hash_of(bytes));
         let group = policy.group_key().map(|key| key.hash_of(bytes));
         unique.is_some() && unique == self.jobs.unique_key(id)

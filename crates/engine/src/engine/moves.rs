@@ -49,7 +49,7 @@ impl Engine {
         if self.queue_id(to) == Some(from) {
             return Err(MoveRefused::SameQueue);
         }
-        if self.alias(to).is_some() || self.policy(to).fanout_only {
+        if self.alias(to).is_some() || self.look_up_policy(to).fanout_only {
             return Err(MoveRefused::StoresNothing);
         }
         if self.key_is_taken(slot, to) {

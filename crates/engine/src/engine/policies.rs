@@ -1,6 +1,8 @@
 //! The policies and marks of queues. The rules give each queue its policy. A mark says that a queue
 //! is a queue of items, or a child.
 
+use std::borrow::Cow;
+
 use super::Engine;
 use crate::effects::{Effects, Record};
 use crate::ids::{Millis, QueueId};
@@ -157,11 +159,16 @@ impl Engine {
     /// The policy of the queue of this name. If the queue does not exist, returns the policy that a
     /// new queue of this name would get.
     pub fn policy(&self, name: &[u8]) -> Policy {
+        self.look_up_policy(name).into_owned()
+    }
+
+    /// Like [`Engine::policy`], but does not copy the policy of a queue.
+    pub(super) fn look_up_policy(&self, name: &[u8]) -> Cow<'_, Policy> {
         if let Some(id) = self.queue_id(name) {
-            return self.policy_of(id).cloned().unwrap_or_default();
+            return self.policy_of(id).map_or_else(Cow::default, Cow::Borrowed);
         }
         let name = &*self.real_name(name);
-        self.rules.resolve(name, parent_of(name))
+        Cow::Owned(self.rules.resolve(name, parent_of(name)))
     }
 
     /// The maximum number of open reads of one connection on the queue of this name.

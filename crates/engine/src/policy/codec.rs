@@ -127,7 +127,7 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         Setting::FairAcross(truth) => bytes.extend([1, (*truth).into()]),
         Setting::FairWeights(weights) => {
             put_count(bytes, weights.len());
-            for (text, weight) in weights {
+            for (text, weight) in weights.iter() {
                 put_name(bytes, text.as_bytes());
                 bytes.extend(weight.get().to_le_bytes());
             }

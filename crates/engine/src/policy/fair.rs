@@ -1,6 +1,10 @@
 //! Fairness: a queue hands out the jobs of several keys in turn.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU32;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Key, KeyHash, Policy};
 
@@ -15,7 +19,7 @@ pub struct Fair {
     /// Where the key of a job is. `None`: the keys do not matter for the order.
     pub key: Option<Key>,
     /// The weights of keys, by their texts, in order. Other keys have the weight 1.
-    pub weights: Box<[Weight]>,
+    pub weights: Weights,
     /// Which key is the next one.
     pub mode: FairMode,
     /// Whether the keys come before the priorities. If not, only jobs of the same priority share.
@@ -24,6 +28,17 @@ pub struct Fair {
 
 /// The text of a key, and its weight.
 pub type Weight = (Box<str>, NonZeroU32);
+
+/// Weights of keys. A clone is cheap and shares them, so that many queues with one rule need the
+/// memory of one.
+#[derive(Clone, Default)]
+pub struct Weights(Option<Arc<SharedWeights>>);
+
+struct SharedWeights {
+    texts: Box<[Weight]>,
+    /// The weights by the hashes of the keys, for each expression of keys that a queue has with them.
+    hashed: Mutex<BTreeMap<Box<str>, LaneWeights>>,
+}
 
 /// Which key of a fair queue is the next one.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -48,13 +63,87 @@ pub(crate) struct Share {
 
 /// The weights of keys, by their hashes, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct LaneWeights(Box<[(KeyHash, NonZeroU32)]>);
+pub(crate) struct LaneWeights(Option<Arc<[(KeyHash, NonZeroU32)]>>);
 
 impl LaneWeights {
     /// The weight of a key.
     pub(crate) fn of(&self, key: KeyHash) -> u32 {
-        let found = self.0.binary_search_by_key(&key, |(known, _)| *known);
-        found.map_or(1, |at| self.0[at].1.get())
+        let Some(weights) = &self.0 else { return 1 };
+        let found = weights.binary_search_by_key(&key, |(known, _)| *known);
+        found.map_or(1, |at| weights[at].1.get())
+    }
+
+    /// Whether both are one list in memory.
+    #[cfg(test)]
+    pub(super) fn shares_with(&self, other: &LaneWeights) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, _) | (_, None) => false,
+        }
+    }
+}
+
+impl Weights {
+    /// The weights by the hashes of these keys.
+    fn hashed(&self, key: &Key) -> LaneWeights {
+        let Some(shared) = &self.0 else { return LaneWeights::default() };
+        // Another thread that panicked cannot have left a part of a list.
+        let mut known = shared.hashed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(weights) = known.get(key.as_str()) {
+            return weights.clone();
+        }
+        let texts = shared.texts.iter();
+        let mut weights: Vec<_> =
+            texts.map(|(text, weight)| (key.hash_of(text.as_bytes()), *weight)).collect();
+        weights.sort_unstable();
+        weights.dedup_by_key(|(hash, _)| *hash);
+        let weights = LaneWeights(Some(weights.into()));
+        known.insert(key.as_str().into(), weights.clone());
+        weights
+    }
+}
+
+impl From<Vec<Weight>> for Weights {
+    fn from(weights: Vec<Weight>) -> Weights {
+        if weights.is_empty() {
+            return Weights::default();
+        }
+        let shared = SharedWeights { texts: weights.into(), hashed: Mutex::default() };
+        Weights(Some(Arc::new(shared)))
+    }
+}
+
+impl<const N: usize> From<[Weight; N]> for Weights {
+    fn from(weights: [Weight; N]) -> Weights {
+        Vec::from(weights).into()
+    }
+}
+
+impl FromIterator<Weight> for Weights {
+    fn from_iter<I: IntoIterator<Item = Weight>>(weights: I) -> Weights {
+        Vec::from_iter(weights).into()
+    }
+}
+
+impl Deref for Weights {
+    type Target = [Weight];
+
+    fn deref(&self) -> &[Weight] {
+        self.0.as_ref().map_or(&[], |shared| &shared.texts)
+    }
+}
+
+impl PartialEq for Weights {
+    fn eq(&self, other: &Weights) -> bool {
+        self.as_ptr() == other.as_ptr() || **self == **other
+    }
+}
+
+impl Eq for Weights {}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(to)
     }
 }
 
@@ -70,11 +159,6 @@ impl Policy {
         let (Some(_), Some(key)) = (self.share(), self.group_key()) else {
             return LaneWeights::default();
         };
-        let weights = self.fair.weights.iter();
-        let mut weights: Vec<_> =
-            weights.map(|(text, weight)| (key.hash_of(text.as_bytes()), *weight)).collect();
-        weights.sort_unstable();
-        weights.dedup_by_key(|(hash, _)| *hash);
-        LaneWeights(weights.into())
+        self.fair.weights.hashed(key)
     }
 }

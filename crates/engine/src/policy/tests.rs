@@ -337,3 +337,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn queues_with_one_rule_share_its_weights() {
+    let weight = |text: &str| (Box::<str>::from(text), NonZeroU32::new(3).unwrap());
+    let by = |key: &str| Some(key.parse::<Key>().unwrap());
+    let rules = Rules(vec![
+        Rule::new(
+            ["*"],
+            [
+                Setting::FairKey(by("json:/tenant")),
+                Setting::FairWeights([weight("acme"), weight("b")].into_iter().collect()),
+            ],
+        ),
+        Rule::new(["c"], [Setting::FairKey(by("body"))]),
+    ]);
+    let (a, b, c) = (resolve(&rules, "a"), resolve(&rules, "b"), resolve(&rules, "c"));
+    assert_eq!(a.fair.weights.as_ptr(), b.fair.weights.as_ptr());
+    assert_eq!(a.fair.weights.as_ptr(), c.fair.weights.as_ptr());
+    // The queues also share the weights that they look up by the hashes of keys.
+    let (of_a, of_b, of_c) = (a.lane_weights(), b.lane_weights(), c.lane_weights());
+    assert!(of_a.shares_with(&of_b));
+    assert!(!of_a.shares_with(&of_c));
+    let weights = |policy: &Policy, weights: &LaneWeights| {
+        let key = policy.group_key().expect("the keys of the rule");
+        ["acme", "d"].map(|text| weights.of(key.hash_of(text.as_bytes())))
+    };
+    assert_eq!(weights(&a, &of_a), [3, 1]);
+    assert_eq!(weights(&c, &of_c), [3, 1]);
+    // The keys of `a` have no weights in `c`, because they are other keys.
+    assert_eq!(weights(&a, &of_c), [1, 1]);
+}

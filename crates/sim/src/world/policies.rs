@@ -118,9 +118,10 @@ fn fair(rng: &mut Rng, key: Option<Key>) -> [Setting; 4] {
     let weight =
         |text: &str, weight| (Box::<str>::from(text), NonZeroU32::new(weight).expect("a weight"));
     let weights = [weight("0", 2), weight("a", 3), weight("b", 2)];
+    let has_weights = rng.coin();
     [
         Setting::FairKey(key),
-        Setting::FairWeights(if rng.coin() { Box::from(weights) } else { Box::default() }),
+        Setting::FairWeights(weights.into_iter().filter(|_| has_weights).collect()),
         Setting::FairMode(*rng.pick(&[FairMode::RoundRobin, FairMode::InFlight])),
         Setting::FairAcross(rng.one_in(3)),
     ]

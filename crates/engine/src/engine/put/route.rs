@@ -97,7 +97,11 @@ impl Engine {
     /// Whether a put under this name can make a job that the log stores. If so, the log needs room
     /// for the put.
     pub fn puts_are_logged(&self, name: &[u8]) -> bool {
-        self.feeds_others(name) || self.policy(name).sync != Some(QueueSync::Memory)
+        // A new queue is not in memory only, unless a rule says so, and then the put may feed others.
+        let Some(id) = self.queue_id(name) else { return true };
+        self.queues[id].extension().is_none_or(|extension| {
+            !extension.is_single() || extension.policy().sync != Some(QueueSync::Memory)
+        })
     }
 
     /// All queues that a put under this name goes to.

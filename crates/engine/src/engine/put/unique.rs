@@ -156,14 +156,15 @@ impl Engine {
             }
             return count;
         }
-        let Policy { unique, copy_to, .. } = self.policy(name);
+        let policy = self.look_up_policy(name);
+        let Policy { unique, copy_to, .. } = &*policy;
         count +=
             usize::from(unique.by.is_some() && unique.on_duplicate == OnDuplicate::ReplaceBody);
         for child in self.queues.children(name).into_iter().flatten() {
             count += self.replacing_queues(self.queues[*child].name(), seen);
         }
         for copy in copy_to {
-            count += self.replacing_queues(&copy, seen);
+            count += self.replacing_queues(copy, seen);
         }
         count
     }

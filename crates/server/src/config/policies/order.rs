@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use broker::policy::{
-    AGING_MS_MAX, AGING_STEPS_MAX, Aging, FairMode, Order, WEIGHT_MAX, WEIGHTS_MAX, Weight,
+    AGING_MS_MAX, AGING_STEPS_MAX, Aging, FairMode, Order, WEIGHT_MAX, WEIGHTS_MAX, Weight, Weights,
 };
 use notation::duration;
 
@@ -24,7 +24,7 @@ pub(super) fn strictness(text: &str) -> Result<Order, String> {
 }
 
 /// Reads the weights of keys, and sorts them by the texts of the keys.
-pub(super) fn weights(entries: &[(&str, &str)]) -> Result<Box<[Weight]>, String> {
+pub(super) fn weights(entries: &[(&str, &str)]) -> Result<Weights, String> {
     if entries.len() > WEIGHTS_MAX {
         return Err(format!("at most {WEIGHTS_MAX} keys have weights of their own"));
     }
