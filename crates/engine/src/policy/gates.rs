@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::fair::Share;
-use super::{Aging, Key, Policy};
+use super::{Aging, Key, KeyHash, Policy};
 
 /// How many jobs a queue hands out in a time, at most. All numbers are whole, so that a bucket fills
 /// exactly, however long it takes.
@@ -93,7 +93,7 @@ impl Policy {
     /// Whether the leases of a queue that had the policy `old` do not count for the limit of leased
     /// jobs, because nobody knows which lanes they would count for.
     pub fn forgets_leases_of(&self, old: &Policy) -> bool {
-        let is_keyed = |policy: &Policy| policy.lane_rules().is_some_and(|rules| rules.is_keyed);
+        let is_keyed = |policy: &Policy| policy.lane_rules().is_some_and(|rules| rules.is_keyed());
         let has_slots = self.lane_rules().is_some_and(|rules| rules.slots.is_some());
         has_slots && is_keyed(self) && !is_keyed(old)
     }
@@ -103,14 +103,14 @@ impl Policy {
         let is_strict = self.is_strict();
         // A strict order without a key is the order of the whole queue.
         let is_whole = is_strict && self.concurrency_key.is_none();
-        let is_keyed = !is_whole && self.group_key().is_some();
-        if !is_keyed && !is_strict && self.aging.is_none() {
+        let keys = self.group_key().filter(|_| !is_whole).map(Key::expression_hash);
+        if keys.is_none() && !is_strict && self.aging.is_none() {
             return None;
         }
         Some(LaneRules {
-            is_keyed,
+            keys,
             is_strict,
-            share: self.share().filter(|_| is_keyed),
+            share: self.share().filter(|_| keys.is_some()),
             aging: self.aging,
             rate: self.rate.filter(|_| self.rate_key.is_some()),
             burst: if self.rate_key.is_some() { self.burst() } else { 1 },
@@ -122,8 +122,9 @@ impl Policy {
 /// How a queue orders its jobs by their keys.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct LaneRules {
-    /// Each key has a lane. If not, all jobs are in one lane.
-    pub(crate) is_keyed: bool,
+    /// Each key has a lane. This is the hash of the expression of these keys. `None`: all jobs are in
+    /// one lane.
+    pub(crate) keys: Option<KeyHash>,
     /// See [`Order::Strict`].
     pub(crate) is_strict: bool,
     /// How the lanes share the hand-outs. `None`: the lane with the best first job comes first.
@@ -136,4 +137,11 @@ pub(crate) struct LaneRules {
     pub(crate) burst: u32,
     /// How many jobs of a key can be leased at one time.
     pub(crate) slots: Option<NonZeroU32>,
+}
+
+impl LaneRules {
+    /// Whether each key has a lane.
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.keys.is_some()
+    }
 }

@@ -32,6 +32,8 @@ pub struct Key(Arc<Expression>);
 
 struct Expression {
     text: Box<str>,
+    /// A hash of the text, so that rules compare expressions without their texts.
+    hash: KeyHash,
     source: Source,
 }
 
@@ -117,6 +119,11 @@ impl Key {
         &self.0.text
     }
 
+    /// A hash of the text.
+    pub(crate) fn expression_hash(&self) -> KeyHash {
+        self.0.hash
+    }
+
     /// Whether the key depends on the client, and not on the job alone.
     pub fn needs_client(&self) -> bool {
         matches!(self.0.source, Source::Client)
@@ -180,8 +187,7 @@ impl Key {
         let len = (expression.len() as u16).to_le_bytes();
         let digest =
             Sha256::new().chain_update(len).chain_update(expression).chain_update(bytes).finalize();
-        let mut hash = KeyHash::default();
-        hash.copy_from_slice(&digest[..size_of::<KeyHash>()]);
+        let hash = first_bytes(&digest);
         KeyValue { text: bytes[..bytes.len().min(KEY_TEXT_BYTES_MAX)].into(), hash }
     }
 }
@@ -191,6 +197,12 @@ impl KeyValue {
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
+}
+
+fn first_bytes(digest: &[u8]) -> KeyHash {
+    let mut hash = KeyHash::default();
+    hash.copy_from_slice(&digest[..size_of::<KeyHash>()]);
+    hash
 }
 
 /// A hash as lower-case hexadecimal digits.
@@ -234,7 +246,8 @@ impl FromStr for Key {
             (_, Some(("regex", pattern))) => Source::Regex(pattern_of(pattern)?),
             _ => return Err(KeyError::Unknown(text.to_owned())),
         };
-        Ok(Key(Arc::new(Expression { text: text.into(), source })))
+        let hash = first_bytes(&Sha256::digest(text));
+        Ok(Key(Arc::new(Expression { text: text.into(), hash, source })))
     }
 }
 

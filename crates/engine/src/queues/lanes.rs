@@ -174,7 +174,7 @@ impl Lanes {
             heads: BTreeSet::new(),
             due: BTreeSet::new(),
             empty_at: now,
-            first_lease: if rules.is_keyed { first_lease } else { LeaseId(0) },
+            first_lease: if rules.is_keyed() { first_lease } else { LeaseId(0) },
             next_turn: 0,
             phase: Phase::Sorting((0, 0)),
             are_wanted_again: false,
@@ -183,7 +183,7 @@ impl Lanes {
 
     /// Counts the leases from before, after [`Lanes::new`]. Without keys, all of them are in the one lane.
     pub(super) fn count_leases(&mut self, terms: GateTerms) {
-        if !self.rules.is_keyed && terms.leased > 0 {
+        if !self.rules.is_keyed() && terms.leased > 0 {
             let at = self.ensure_lane(KeyHash::default(), terms);
             self.lane_mut(at).leased = terms.leased;
             self.refresh(at, terms);
@@ -414,7 +414,7 @@ impl Lanes {
 
     /// Whether each key has a lane. If not, all jobs are in one lane.
     pub(crate) fn are_keyed(&self) -> bool {
-        self.rules.is_keyed
+        self.rules.is_keyed()
     }
 
     /// How fast the jobs become more urgent.
@@ -516,7 +516,7 @@ impl Lanes {
         assert!(keeping.eq(waiting), "a delayed job keeps its slot");
         assert_eq!(self.jobs.len(), count, "only ready jobs are in lanes");
         let leased = self.lane_of(KeyHash::default()).map_or(0, |lane| lane.leased);
-        assert!(self.rules.is_keyed || leased == terms.leased, "one lane counts all leases");
+        assert!(self.rules.is_keyed() || leased == terms.leased, "one lane counts all leases");
         let (mut eligible, mut due) = (0, 0);
         for (key, at) in &self.by_key {
             let lane = self.table.get(*at).expect("a key has its lane");

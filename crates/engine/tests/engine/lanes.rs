@@ -273,6 +273,25 @@ fn a_reload_sorts_the_jobs_in_slices_and_holds_them_back_meanwhile() {
 }
 
 #[test]
+fn a_reload_that_changes_only_the_expression_of_the_keys_empties_the_buckets() {
+    let mut world = world(rate(1, 2));
+    let session = world.open();
+    put(&mut world, session, "a-1");
+    world.pass(5000);
+    let mut settings = rate(1, 2);
+    settings[2] = Setting::RateKey("prefix:1".parse().ok());
+    set(&mut world, settings);
+    world.pass(0);
+    let id = put(&mut world, session, "a-2");
+    assert_eq!(take_now(&mut world, session), None, "no key may go twice as fast for a moment");
+    assert_eq!(held(&world), Some(Held::KeyRate { wait_ms: 1000 }));
+    world.pass(1000);
+    assert!(take_now(&mut world, session).is_some());
+    assert!(take_now(&mut world, session) == Some(id), "it has a key of its own by now");
+    assert_eq!(take_now(&mut world, session), None);
+}
+
+#[test]
 fn jobs_that_were_there_before_the_policy_have_the_empty_key() {
     let mut world = World::new();
     let session = world.open();

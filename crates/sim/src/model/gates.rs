@@ -176,13 +176,13 @@ impl Model {
         let before = queue_rate(&self.queues[name].policy);
         let limits_before = key_limits(&self.queues[name].policy);
         let limits = key_limits(&policy);
-        // The weights belong to keys, and so to the expression of the keys.
-        let weights = |policy: &Policy| {
+        let keys = |policy: &Policy| {
+            let is_keyed = key_limits(policy).is_some_and(|limits| limits.is_keyed);
             let weights = policy.fair.key.as_ref().map(|_| policy.fair.weights.clone());
-            let weights = weights.filter(|weights| !weights.is_empty())?;
-            Some((policy.group_key().cloned(), weights))
+            let weights = weights.filter(|weights| !weights.is_empty());
+            is_keyed.then(|| (policy.group_key().cloned(), weights))
         };
-        let weights_change = weights(&self.queues[name].policy) != weights(&policy);
+        let keys_change = keys(&self.queues[name].policy) != keys(&policy);
         let rate = queue_rate(&policy);
         let mut credit = if before.is_some() { self.credit(name) } else { 0 };
         if before != rate {
@@ -192,7 +192,7 @@ impl Model {
         let queue = self.queue_mut(name);
         queue.policy = policy;
         (queue.gates.credit, queue.gates.at) = (credit, now);
-        if limits != limits_before || limits.is_some() && weights_change {
+        if limits != limits_before || limits.is_some() && keys_change {
             let is_keyed = limits.is_some_and(|limits| limits.is_keyed);
             // A lease counts for the key that it began with.
             let forgets = limits_before.is_none_or(|before| before.is_keyed != is_keyed);

@@ -73,7 +73,7 @@ impl Lanes {
             // Equal weights are one list in memory for all queues of the new rules.
             Some(_) if !is_new && self.empty_at >= terms.empty_at => self.weights = weights,
             // A lease counts for the lane that it began in, so it cannot count for another one.
-            Some(rules) if rules.is_keyed != self.rules.is_keyed => {
+            Some(rules) if rules.is_keyed() != self.rules.is_keyed() => {
                 self.phase = Phase::Dropping;
                 self.are_wanted_again = true;
             }
