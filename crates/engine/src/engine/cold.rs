@@ -263,6 +263,8 @@ impl Engine {
         self.chores.rest_until(Millis(0));
         self.end_policy_wait(queue);
         self.queues[queue].note_due(self.now);
+        // Jobs that the owner could not read are gone.
+        self.note_room(queue);
         if !self.queues[queue].waiters().is_empty() && !self.chores.is_held() {
             self.sweep_head(queue, effects);
         }

@@ -764,3 +764,28 @@ fn a_cold_job_whose_key_differs_is_loaded_only_once() {
     }
     assert_eq!(owner.world.engine.find_key(b"same hash"), None);
 }
+
+#[test]
+fn cold_jobs_that_nobody_can_read_leave_room_for_a_put_that_waits() {
+    let mut owner = Owner::new();
+    let full =
+        [Setting::JobsMax(Some(3)), Setting::WhenFull(WhenFull::Block), Setting::BlockFor(1000)];
+    owner.world.policies([Rule::new(["default"], full)]);
+    let session = owner.world.open();
+    let ids: Vec<JobId> = (0..3).map(|_| owner.world.put(session, 7, 0, 60)).collect();
+    let block = owner.cool(&ids[1..]);
+    let body = b"y"[..].into();
+    let must_wait = |owner: &mut Owner| {
+        let put = (&body, &b""[..]);
+        let waits = owner.world.act(|e, fx| e.wait_for_room(session, None, put, None, fx));
+        owner.world.act(Engine::offer_room);
+        waits
+    };
+    assert!(must_wait(&mut owner));
+    assert_eq!(owner.world.events(), []);
+    let list = owner.world.engine.begin_load(block).expect("the block exists");
+    owner.world.act(|engine, fx| engine.end_failed_load(list.queue, fx));
+    owner.world.act(Engine::offer_room);
+    assert_eq!(owner.world.events(), [(session, "room".to_owned())]);
+    assert!(!must_wait(&mut owner));
+}

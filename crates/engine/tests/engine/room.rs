@@ -113,6 +113,27 @@ fn a_put_that_has_waited_for_its_time_is_refused() {
 }
 
 #[test]
+fn a_put_that_has_waited_for_its_time_does_not_come_back_before_the_others() {
+    let (mut world, _) = full([]);
+    let (first, second) = (producer(&mut world), producer(&mut world));
+    assert_eq!(try_put(&mut world, first, "x"), None);
+    world.pass(WAIT_MS / 2);
+    assert_eq!(try_put(&mut world, second, "x"), None);
+    world.pass(WAIT_MS / 2);
+    assert_eq!(offers(&mut world), [first]);
+    // The first one has not tried yet when the second one may, and a reload lets puts wait longer.
+    take(&mut world);
+    assert_eq!(offers(&mut world), [second]);
+    assert!(world.act(|engine, fx| engine.add(b"q", b"y"[..].into(), None, fx)).is_ok());
+    world.policies([blocking("q", [Setting::BlockFor(10 * WAIT_MS)])]);
+    assert_eq!(try_put(&mut world, first, "x"), Some(Err(Refused::QueueFull)));
+    assert_eq!(try_put(&mut world, second, "x"), None);
+    take(&mut world);
+    assert_eq!(offers(&mut world), [second]);
+    assert!(matches!(try_put(&mut world, second, "x"), Some(Ok(_))));
+}
+
+#[test]
 fn what_needs_no_room_does_not_wait() {
     let replacing = [
         Setting::UniqueBy("prefix:1".parse().ok()),

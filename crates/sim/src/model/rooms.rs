@@ -107,10 +107,13 @@ impl Model {
             if policy.when_full != WhenFull::Block || policy.fanout_only {
                 continue;
             }
+            let before = before.filter(|before| before.queue == queue);
+            if before.is_some_and(|before| before.until <= self.now) {
+                continue;
+            }
             self.guarded(&queue, |model| {
                 model.sweep_some(&queue, PUT_ENDS_MAX as u64);
             });
-            let before = before.filter(|before| before.queue == queue);
             let ticket = before.map_or(u64::MAX, |before| before.ticket);
             let is_behind = self
                 .rooms

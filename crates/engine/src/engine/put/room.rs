@@ -45,7 +45,12 @@ impl Engine {
             self.queues[*queue].hold();
         }
         let waits = queues.iter().find_map(|&queue| {
-            let ticket = before.filter(|before| before.queue == queue).map(|before| before.ticket);
+            let before = before.filter(|before| before.queue == queue);
+            if before.is_some_and(|before| before.until <= self.now) {
+                // A reload can have changed the time, but another session may be the first by now.
+                return None;
+            }
+            let ticket = before.map(|before| before.ticket);
             let until = self.must_wait(queue, (ticket, since), (body, unique), effects)?;
             let ticket = ticket.unwrap_or_else(|| self.room.deal_ticket());
             Some(RoomWait { queue, ticket, since, until, tries: false })
