@@ -418,6 +418,35 @@ fn a_redrive_says_why_letters_stay() {
     assert_eq!((&operation["done"], &operation["refusal"]), (&json!(2), &json!(null)));
 }
 
+#[test]
+fn letters_whose_queue_would_be_one_too_many_stay() {
+    let world = World::open();
+    let target = DeadTarget::Queue(b"dead"[..].into());
+    let settings = [Setting::Retries(true), Setting::RetryLimit(0), Setting::DeadQueue(target)];
+    let rules = Rules(vec![Rule::new(["*mail"], settings)]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    for queue in ["old.mail", "mail"] {
+        world.put(queue.as_bytes(), NewJob::default(), b"x");
+        kill_one(&world, queue);
+    }
+    // The queue `mail` is there, and `old.mail` is not.
+    world.put(b"mail", NewJob::default(), b"x");
+    world.broker.set_queue_limit(Some(1));
+    for dry_run in [true, false] {
+        let asked = json!({ "kind": "redrive", "queue": "dead", "dry_run": dry_run });
+        let operation = ended(&world, start(&world, &asked));
+        let numbers = ["done", "skipped", "refused"].map(|name| operation[name].as_u64().unwrap());
+        assert_eq!(numbers, [1, 1, 1], "{operation}");
+        let why = operation["refusal"].as_str().unwrap();
+        assert!(why.contains("limits.queues"), "{why}");
+    }
+    assert_eq!(world.ask("GET", "/queues/old.mail").status, 404);
+    world.broker.set_queue_limit(None);
+    let asked = json!({ "kind": "redrive", "queue": "dead" });
+    assert_eq!(ended(&world, start(&world, &asked))["done"], 1);
+    assert_eq!(world.get("/queues/old.mail")["ready"], 1);
+}
+
 /// The numbers of jobs that a redrive has changed, skipped, and found unable to come back.
 fn redriven(world: &World, more: &Value) -> [u64; 3] {
     let mut asked = json!({ "kind": "redrive", "queue": "mail" });

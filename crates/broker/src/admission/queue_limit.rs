@@ -51,16 +51,20 @@ impl QueueLimit {
 impl Shared {
     /// See [`crate::Turn::admits_queue`].
     pub(crate) fn admits_queue(&self, core: &Core, name: &[u8]) -> bool {
-        // While there is room for more queues, no lookup is needed.
-        let most = self.queue_limit.most.load(Ordering::Relaxed);
-        if core.engine.queue_count() < most && self.has_memory_for(core, 0) {
-            return true;
-        }
-        let admits = !core.engine.would_make_queue(name);
+        let admits = self.has_room_for_queue(core, name);
         if !admits {
             self.queue_limit.refused.fetch_add(1, Ordering::Relaxed);
         }
         admits
+    }
+
+    /// Like [`Shared::admits_queue`], but counts nothing.
+    #[inline]
+    pub(crate) fn has_room_for_queue(&self, core: &Core, name: &[u8]) -> bool {
+        // While there is room for more queues, no lookup is needed.
+        let most = self.queue_limit.most.load(Ordering::Relaxed);
+        core.engine.queue_count() < most && self.has_memory_for(core, 0)
+            || !core.engine.would_make_queue(name)
     }
 
     /// Whether a session that refers to `count` queues can also refer to this queue. Above the

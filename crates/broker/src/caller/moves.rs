@@ -80,14 +80,24 @@ impl Caller<'_> {
             return Answer::at_once(Err(refusal.into()));
         }
         let core = &mut *self.core;
+        let origin = core.engine.origin_after_redrive(id);
+        if origin.is_some_and(|origin| !self.shared.admits_queue(core, origin)) {
+            return Answer::at_once(Err(PutRefusal::NoNewQueue.into()));
+        }
         let done = core.engine.redrive(id, &mut core.effects);
         core.apply_effects();
         Answer::new(done.map_err(RedriveRefusal::from), core.after_id(id))
     }
 
     /// Says why [`Caller::redrive`] would not bring a job back now.
-    pub fn check_redrive(&self, id: JobId) -> Result<(), RedriveRefused> {
-        self.core.engine.check_redrive(id)
+    pub fn check_redrive(&self, id: JobId) -> Result<(), RedriveRefusal> {
+        let core = &*self.core;
+        core.engine.check_redrive(id)?;
+        let origin = core.engine.origin_after_redrive(id);
+        if origin.is_some_and(|origin| !self.shared.has_room_for_queue(core, origin)) {
+            return Err(PutRefusal::NoNewQueue.into());
+        }
+        Ok(())
     }
 
     /// The key that a job would have after a redrive: see `Engine::key_after_redrive`.

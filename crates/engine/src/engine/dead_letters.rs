@@ -250,6 +250,12 @@ impl Engine {
         Ok(())
     }
 
+    /// The name of the queue that a redrive would bring a dead letter to. `None`: it is no dead letter,
+    /// or has stayed in its queue.
+    pub fn origin_after_redrive(&self, id: JobId) -> Option<&[u8]> {
+        self.origin_of_dead(self.slot(id).ok()?)
+    }
+
     /// The key that a job would have after a redrive, in the queue that it would come to, if the policy
     /// of this queue counts it. Of several dead letters with one key, only one can come back.
     pub fn key_after_redrive(&self, id: JobId) -> Option<ClaimKey> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use broker::{
     Answer, Caller, Clearing, Death, Event, JobId, JobRow, ListCursor, ListLimits, Millis, Need,
-    Position, RedriveRefusal, RedriveRefused, State, Turn,
+    Position, PutRefusal, RedriveRefusal, RedriveRefused, State, Turn,
 };
 use http_api::{DoorError, DoorSession, SessionKind};
 
@@ -108,15 +108,17 @@ impl Operation {
             }
             OperationKind::Redrive => {
                 let redriven = if self.dry_run {
-                    Answer::at_once(self.try_redrive(caller, id).map_err(RedriveRefusal::from))
+                    Answer::at_once(self.try_redrive(caller, id))
                 } else {
                     caller.redrive(id)
                 };
                 match redriven.value {
                     Ok(()) => Ok(redriven.after),
-                    Err(refusal @ RedriveRefusal::Refused(_)) => {
-                        Err(Unchanged::CannotComeBack(redrive_refused(refusal, id).detail))
-                    }
+                    // Other letters can come from queues that are there.
+                    Err(
+                        refusal @ (RedriveRefusal::Refused(_)
+                        | RedriveRefusal::Put(PutRefusal::NoNewQueue)),
+                    ) => Err(Unchanged::CannotComeBack(redrive_refused(refusal, id).detail)),
                     Err(refusal @ RedriveRefusal::Put(_)) => {
                         Err(redrive_refused(refusal, id).into())
                     }
@@ -133,10 +135,10 @@ impl Operation {
 
     /// Says in a dry run why a job would not come back. A job that would come back takes its key, so
     /// the next one with this key would not.
-    fn try_redrive(&self, caller: &Caller<'_>, id: JobId) -> Result<(), RedriveRefused> {
+    fn try_redrive(&self, caller: &Caller<'_>, id: JobId) -> Result<(), RedriveRefusal> {
         caller.check_redrive(id)?;
         match caller.key_after_redrive(id) {
-            Some(key) if !self.progress().keys.insert(key) => Err(RedriveRefused::KeyTaken),
+            Some(key) if !self.progress().keys.insert(key) => Err(RedriveRefused::KeyTaken.into()),
             Some(_) | None => Ok(()),
         }
     }
