@@ -149,6 +149,18 @@ impl Access {
 }
 
 impl Principal {
+    /// Whose jobs the client puts, for keys that say `client`: the name of a client with credentials,
+    /// or the address. Empty: an operator on this machine.
+    pub(crate) fn client(&self) -> String {
+        match self.via {
+            Via::Socket => String::new(),
+            Via::Anonymous => {
+                self.peer.address.map_or_else(|| "unix".to_owned(), |address| address.to_string())
+            }
+            Via::Token | Via::Certificate | Via::Session => self.name.to_string(),
+        }
+    }
+
     /// Checks that the client has this role.
     pub fn require(&self, role: Role) -> Result<(), Problem> {
         if self.role >= role {

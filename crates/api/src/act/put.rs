@@ -115,16 +115,16 @@ pub(crate) async fn post_jobs(
     let received = receive(body, &head.extensions, api.setup.body_bytes_max).await?;
     let jobs = parse_jobs(&head, received.bytes())?;
     match idempotency_key(&head.headers)? {
-        None => Ok(api.put_jobs(queue, jobs).await?.response()),
+        None => Ok(api.put_jobs(queue, jobs, principal.client()).await?.response()),
         Some(key) => {
             let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
             let uri = head.uri.to_string();
             let asked = sha256(&[uri.as_bytes(), b"\n", kind, b"\n", received.bytes()].concat());
-            let own = api.clone();
+            let (own, client) = (api.clone(), principal.client());
             let work = async move {
                 // The bytes stay in the account of memory until the jobs are put.
                 let _received = received;
-                own.put_jobs(queue, jobs).await
+                own.put_jobs(queue, jobs, client).await
             };
             api.act.once.run(&api, (principal.name, key), asked, work).await
         }
@@ -234,13 +234,18 @@ impl Api {
     }
 
     async fn put_asked(&self, queue: &[u8], job: Asked) -> Result<JobId, Problem> {
-        let results = self.put_all(queue, vec![job]).await?;
+        let results = self.put_all(queue, vec![job], "").await?;
         Ok(results.into_iter().next().unwrap_or(Err(PutRefusal::QueueFull))?)
     }
 
-    async fn put_jobs(&self, queue: Vec<u8>, jobs: Jobs) -> Result<PutReply, Problem> {
+    async fn put_jobs(
+        &self,
+        queue: Vec<u8>,
+        jobs: Jobs,
+        client: String,
+    ) -> Result<PutReply, Problem> {
         let Jobs { all, in_lines } = jobs;
-        let mut results = self.put_all(&queue, all).await?;
+        let mut results = self.put_all(&queue, all, &client).await?;
         if !in_lines && let Some(result) = results.pop() {
             let id = result?;
             let location = Some(format!("{PREFIX}/jobs/{}", id.0));
@@ -258,18 +263,20 @@ impl Api {
         Ok(PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body })
     }
 
-    /// Puts jobs, and waits until they are durable. A refused job does not stop the others.
+    /// Puts jobs, and waits until they are durable. A refused job does not stop the others. `client`:
+    /// see [`Principal::client`].
     async fn put_all(
         &self,
         queue: &[u8],
         jobs: Vec<Asked>,
+        client: &str,
     ) -> Result<Vec<Result<JobId, PutRefusal>>, Problem> {
         let door = &self.setup.door;
         let session = door.session(SessionKind::Reader);
         let mut results = Vec::with_capacity(jobs.len());
         let mut after = Position::NONE;
         let mut jobs = jobs.into_iter();
-        if !self.use_queue(&session, queue) {
+        if !self.use_queue(&session, queue, client) {
             return Err(PutRefusal::NoNewQueue.into());
         }
         while jobs.len() > 0 {
@@ -281,9 +288,11 @@ impl Api {
         Ok(results)
     }
 
-    /// Lets the session use this queue. Returns false if that would create a queue beyond a limit.
-    fn use_queue(&self, session: &DoorSession, queue: &[u8]) -> bool {
+    /// Lets the session of this client use this queue. Returns false if that would create a queue
+    /// beyond a limit.
+    fn use_queue(&self, session: &DoorSession, queue: &[u8], client: &str) -> bool {
         let mut turn = self.turn();
+        turn.set_peer(session.id(), client);
         let is_admitted = turn.admits_queue(queue);
         if is_admitted {
             turn.caller(session.id()).use_queue(queue);

@@ -1,5 +1,6 @@
 //! Who can do what: tokens, certificates, roles, and the record of changes.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,9 +8,11 @@ use api::tokens::{Entry, EntryKind, TokenFile, new_token};
 use api::types::{Role, Via};
 use api::{AccessSettings, PREFIX};
 use axum::body::Body;
+use broker::policy::{Rule, Rules, Setting};
 use http_api::{Peer, sha256};
 use hyper::Request;
 use origin::{Gate, Names, Reach};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::routes::{documented, filled};
@@ -353,4 +356,26 @@ fn an_admin_ends_the_session_of_somebody_else() {
     let socket = Peer { is_operator: true, ..Peer::default() };
     let left = guarded.ask("GET", "/sessions", &[host], socket).body;
     assert_eq!(left["items"], serde_json::json!([]));
+}
+
+#[test]
+fn a_limit_for_each_client_counts_for_each_name() {
+    let guarded = Guarded::new(Role::None);
+    let settings = [
+        Setting::Concurrency(NonZeroU32::new(1)),
+        Setting::ConcurrencyKey(Some("client".parse().unwrap())),
+    ];
+    let rules = Rules(vec![Rule::new(["mail"], settings)]);
+    let _ = guarded.world.broker.turn(guarded.world.now()).set_policies(rules);
+    let [_, operator, admin] = &guarded.tokens;
+    for token in [operator, operator, admin] {
+        let put = guarded.ask_as(token, "POST", "/queues/mail/jobs");
+        assert_eq!(put.status, 201, "{}", put.body);
+    }
+    let take = || guarded.world.post("/take", &json!({ "queues": ["mail"] }));
+    let first = take().body["job"]["id"].as_u64().unwrap();
+    let second = take().body["job"]["id"].as_u64().unwrap();
+    assert_eq!(second, first + 2, "the second job of the operator waits for its first one");
+    let queue = guarded.world.get("/queues/mail");
+    assert_eq!((&queue["ready"], &queue["leased"]), (&json!(1), &json!(2)));
 }

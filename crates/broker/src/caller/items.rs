@@ -30,7 +30,7 @@ impl Caller<'_> {
         if !core.engine.admits_child(queue) {
             return self.shared.refusal(core, Refused::QueueFull);
         }
-        let added = core.engine.add(queue, body, expires, &mut core.effects);
+        let added = core.engine.add(Some(self.session), queue, body, expires, &mut core.effects);
         let after = core.apply_effects();
         match added {
             Ok(()) => Answer::new(Ok(()), after),

@@ -230,13 +230,13 @@ impl Engine {
     ) -> Result<JobId, Refused> {
         if self.alias(name).is_some() {
             let route = self.route_to(name, false, effects);
-            let routed = self.put_along(route, &draft, b"", effects);
+            let routed = self.put_along(route, &draft, (b"", None), effects);
             return self.answer(&routed);
         }
         let queue = self.queue_or_create(name);
         // Keep the queue in existence until it has the job, or refuses it.
         self.queues[queue].hold();
-        let put = self.put_into(queue, draft, effects);
+        let put = self.put_into(queue, draft, None, effects);
         self.queues[queue].release();
         self.drop_if_unwanted(queue, effects);
         put

@@ -55,14 +55,15 @@ impl Engine {
             foreground: false,
             body,
         };
-        self.put_into(queue, draft, effects)
+        self.put_into(queue, draft, Some(session), effects)
     }
 
     /// Adds an item to the queue of this name, and to all other queues on the route. If necessary,
     /// makes the queue, marks it as a queue of items and keeps it in existence. The caller must
-    /// check [`Engine::admits_child`] first.
+    /// check [`Engine::admits_child`] first. `client`: the session whose client adds the item.
     pub fn add(
         &mut self,
+        client: Option<SessionId>,
         name: &[u8],
         body: Body,
         expires: Option<When>,
@@ -83,11 +84,11 @@ impl Engine {
         if self.alias(name).is_none() {
             let queue = self.item_queue(name, effects);
             if self.queues[queue].extension().is_some_and(Extension::is_single) {
-                return self.put_into(queue, draft, effects).map(|_| ());
+                return self.put_into(queue, draft, client, effects).map(|_| ());
             }
         }
         let route = self.route_to(name, true, effects);
-        let routed = self.put_along(route, &draft, b"", effects);
+        let routed = self.put_along(route, &draft, (b"", client), effects);
         routed.refused.map_or(Ok(()), Err)
     }
 
@@ -97,16 +98,18 @@ impl Engine {
     }
 
     /// Puts a job into a queue, and into all other queues on the route. Returns the job's number.
+    /// `client`: the session whose client puts the job.
     #[inline]
     pub(super) fn put_into(
         &mut self,
         queue: QueueId,
         draft: Draft,
+        client: Option<SessionId>,
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
         match self.queues[queue].extension().map(Extension::is_single) {
             None => Ok(self.put_one(queue, draft, JobKind::Logged, PutKeys::default(), effects)),
-            Some(true) => match self.admit(queue, Offer::alone(&draft), effects)? {
+            Some(true) => match self.admit(queue, Offer::alone(&draft, client), effects)? {
                 Admitted::New(keys) => {
                     let kind = self.kind_in(queue);
                     Ok(self.put_one(queue, draft, kind, keys, effects))
@@ -117,7 +120,7 @@ impl Engine {
             Some(false) => {
                 let name = self.queues[queue].owned_name();
                 let route = self.route_to(&name, false, effects);
-                let routed = self.put_along(route, &draft, b"", effects);
+                let routed = self.put_along(route, &draft, (b"", client), effects);
                 self.answer(&routed)
             }
         }

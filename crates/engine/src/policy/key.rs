@@ -48,7 +48,7 @@ enum Source {
     Until(u8),
     /// The key that a client of Gearman gave to the job.
     GearmanUnique,
-    /// The host of the client.
+    /// The host or the name of the client.
     Client,
     /// What the group of the pattern matches.
     Regex(Regex),
@@ -61,7 +61,7 @@ pub struct KeySource<'a> {
     pub body: &'a [u8],
     /// The key that a client of Gearman gave to the job. `-`: the body is the key. Empty: none.
     pub gearman_unique: &'a [u8],
-    /// The address of the client, with or without its port. Empty: it is unknown.
+    /// The address of the client, with or without its port, or its name. Empty: it is unknown.
     pub client: &'a str,
 }
 
@@ -213,13 +213,14 @@ fn hex(hash: &KeyHash) -> String {
     })
 }
 
-/// The address without its port. An address of IPv6 with a port has brackets.
+/// The address without its port. An address of IPv6 with a port has brackets. The name of a client can
+/// have colons, too.
 fn host(address: &str) -> &str {
     if let Some(rest) = address.strip_prefix('[') {
         return rest.split(']').next().unwrap_or(rest);
     }
     match address.split_once(':') {
-        Some((host, port)) if !port.contains(':') => host,
+        Some((host, port)) if port.parse::<u16>().is_ok() => host,
         _ => address,
     }
 }
@@ -597,7 +598,8 @@ mod tests {
         assert_eq!(of("10.0.0.1:4711"), "10.0.0.1");
         assert_eq!(of("10.0.0.1"), "10.0.0.1");
         assert_eq!((of("[::1]:4711"), of("::1")), ("::1".into(), "::1".into()));
-        assert_eq!(of(""), "");
+        assert_eq!((of("fe80::1"), of("unix")), ("fe80::1".into(), "unix".into()));
+        assert_eq!((of("team:mail"), of("")), ("team:mail".into(), String::new()));
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn a_ttr_from_the_policy_ends_the_lease_of_a_worker() {
 fn an_item_has_what_the_policy_says_and_waits_for_its_delay() {
     let mut world = world([Rule::new(["q"], DEFAULTS)]);
     let reader = world.open();
-    world.act(|e, fx| e.add(b"q", b"x"[..].into(), None, fx)).expect("no limit is set");
+    world.act(|e, fx| e.add(None, b"q", b"x"[..].into(), None, fx)).expect("no limit is set");
     let look = |e: &mut lineshaft_engine::Engine, fx: &mut _| {
         read(e, reader, b"q", ReadMode::Open { limit_ms: None }, Patience::None, fx).granted()
     };

@@ -20,7 +20,7 @@ impl World {
         for _ in 0..MANY {
             let expires = Some(When::At(Millis(START.0 + expires)));
             let body = b"1"[..].into();
-            let added = self.engine.add(queue.as_bytes(), body, expires, &mut self.effects);
+            let added = self.engine.add(None, queue.as_bytes(), body, expires, &mut self.effects);
             added.expect("there is room");
         }
     }

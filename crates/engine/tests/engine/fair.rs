@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use lineshaft_engine::policy::{FairMode, Rule, Rules, RulesError, Setting};
-use lineshaft_engine::{Choice, Engine, Held, JobId, NewJob, Patience, SessionId, Take};
+use lineshaft_engine::{Choice, Engine, Held, JobId, NewJob, Patience, SessionId, Submit, Take};
 
 use crate::lanes::{held, put, put_with, set, take_now, world};
 use crate::world::World;
@@ -295,4 +295,47 @@ fn a_fair_queue_has_one_key() {
     let other = Setting::RateKey(Some("body".parse().expect("it is a key")));
     let rules = Rules(vec![Rule::new(["*"], fair().into_iter().chain([other]))]);
     assert_eq!(rules.check(), Err(RulesError::SeveralKeys { line: 0, key: "rate.key" }));
+}
+
+/// Each dialect puts in its own way.
+#[test]
+fn a_key_can_be_the_client_that_puts_the_job() {
+    let mut world = world([Setting::FairKey("client".parse().ok())]);
+    let mut open = |peer: &[u8]| {
+        let session = world.open();
+        world.act(|engine, _| engine.set_peer(session, peer));
+        session
+    };
+    // Two connections of one host, one of another host, and a client with a name.
+    let (one, same) = (open(b"10.0.0.1:5000"), open(b"10.0.0.1:6000"));
+    let (other, named) = (open(b"10.0.0.2:5000"), open(b"shop:eu"));
+    let unknown = world.open();
+    let job = NewJob { priority: 1024, ttr_s: 60, ..NewJob::default() };
+    let submit = |world: &mut World, session, body: &str| {
+        let submit = Submit {
+            priority: None,
+            due: None,
+            unique: b"",
+            reducer: b"",
+            body: body.as_bytes().into(),
+            foreground: false,
+        };
+        let id = world.act(|engine, fx| engine.submit(session, b"default", submit, fx));
+        id.expect("no limit is set");
+    };
+    let add = |world: &mut World, session, body: &str| {
+        let body = body.as_bytes().into();
+        let added = world.act(|engine, fx| engine.add(session, b"default", body, None, fx));
+        added.expect("no limit is set");
+    };
+    put_with(&mut world, one, job, "a");
+    submit(&mut world, same, "a");
+    add(&mut world, Some(one), "a");
+    put_with(&mut world, other, job, "b");
+    add(&mut world, Some(other), "b");
+    submit(&mut world, named, "n");
+    put_with(&mut world, unknown, job, "x");
+    add(&mut world, None, "x");
+    assert_eq!(work_off(&mut world, unknown, 9), "abnxabxa");
+    assert_eq!(world.engine.totals().keyless, 2, "nobody knows the clients of two jobs");
 }

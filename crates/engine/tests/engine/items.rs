@@ -28,7 +28,8 @@ impl World {
     pub(crate) fn add_until(&mut self, queue: &str, body: &str, expires: Option<Millis>) -> bool {
         let body = body.as_bytes().into();
         let expires = expires.map(When::At);
-        self.act(|engine, effects| engine.add(queue.as_bytes(), body, expires, effects)).is_ok()
+        self.act(|engine, effects| engine.add(None, queue.as_bytes(), body, expires, effects))
+            .is_ok()
     }
 
     fn add_for(&mut self, queue: &str, body: &str, millis: u64) {

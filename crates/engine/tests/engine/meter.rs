@@ -133,7 +133,7 @@ fn a_put_counts_each_queue_that_it_goes_to() {
         world.get(&format!("p+{number}"));
     }
     let cost = world.cost(|engine, fx| {
-        engine.add(b"p", b"1"[..].into(), None, fx).expect("there is room");
+        engine.add(None, b"p", b"1"[..].into(), None, fx).expect("there is room");
     });
     assert!((257..=INDIVISIBLE_UNITS_MAX).contains(&cost), "{cost}");
 }

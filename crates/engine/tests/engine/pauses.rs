@@ -110,7 +110,7 @@ fn a_reader_waits_for_the_end() {
     let mut world = World::new();
     let (reader, waiter) = (world.open(), world.open());
     pause(&mut world);
-    world.act(|e, fx| e.add(b"q", b"x"[..].into(), None, fx)).expect("no limit is set");
+    world.act(|e, fx| e.add(None, b"q", b"x"[..].into(), None, fx)).expect("no limit is set");
     let how = ReadMode::Finish;
     let now = world.act(|e, fx| read(e, reader, b"q", how, Patience::None, fx));
     assert!(now.granted().is_none());

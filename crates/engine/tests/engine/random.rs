@@ -187,7 +187,7 @@ impl Crowd {
                 let at = Millis(self.world.engine.now().0 + number);
                 let expires = (number.is_multiple_of(4)).then(|| self.when(at, number));
                 let body = vec![b'x'; number as usize % 5].into();
-                let _ = self.world.act(|engine, fx| engine.add(queue, body, expires, fx));
+                let _ = self.world.act(|engine, fx| engine.add(None, queue, body, expires, fx));
             }
             3..6 if self.is_free(reader) => {
                 let how = match number % 5 {

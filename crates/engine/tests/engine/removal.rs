@@ -13,7 +13,7 @@ impl World {
     fn add_many(&mut self, queue: &str) {
         for body in 0..MANY {
             let body = body.to_string().as_bytes().into();
-            let added = self.engine.add(queue.as_bytes(), body, None, &mut self.effects);
+            let added = self.engine.add(None, queue.as_bytes(), body, None, &mut self.effects);
             added.expect("there is room");
         }
     }

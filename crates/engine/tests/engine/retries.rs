@@ -265,7 +265,7 @@ fn an_aborted_item_of_a_child_is_retried_in_the_child() {
         e.take(reader, Choice::Queue(b"q+c", ReadMode::Peek), Patience::None, fx)
     };
     assert!(matches!(world.act(nothing), Take::Nothing(_)));
-    world.act(|e, fx| e.add(b"q", b"item"[..].into(), None, fx)).expect("there is room");
+    world.act(|e, fx| e.add(None, b"q", b"item"[..].into(), None, fx)).expect("there is room");
     let (id, lease) = open_read(&mut world, reader, b"q+c");
     world.act(|e, fx| e.give_back_item(reader, lease, fx)).expect("it is held");
     assert_eq!(seen(&world, id), (State::Delayed, 1000, 1));

@@ -103,7 +103,7 @@ fn a_put_that_has_waited_for_its_time_is_refused() {
     take(&mut world);
     assert_eq!(offers(&mut world), [second]);
     let other = world.open();
-    assert!(world.act(|engine, fx| engine.add(b"q", b"y"[..].into(), None, fx)).is_ok());
+    assert!(world.act(|engine, fx| engine.add(None, b"q", b"y"[..].into(), None, fx)).is_ok());
     assert_eq!(try_put(&mut world, second, "x"), None, "another dialect was faster");
     world.pass(WAIT_MS / 2);
     assert_eq!(offers(&mut world), [second]);
@@ -124,7 +124,7 @@ fn a_put_that_has_waited_for_its_time_does_not_come_back_before_the_others() {
     // The first one has not tried yet when the second one may, and a reload lets puts wait longer.
     take(&mut world);
     assert_eq!(offers(&mut world), [second]);
-    assert!(world.act(|engine, fx| engine.add(b"q", b"y"[..].into(), None, fx)).is_ok());
+    assert!(world.act(|engine, fx| engine.add(None, b"q", b"y"[..].into(), None, fx)).is_ok());
     world.policies([blocking("q", [Setting::BlockFor(10 * WAIT_MS)])]);
     assert_eq!(try_put(&mut world, first, "x"), Some(Err(Refused::QueueFull)));
     assert_eq!(try_put(&mut world, second, "x"), None);

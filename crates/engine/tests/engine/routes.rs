@@ -386,6 +386,7 @@ fn clients_give_a_parent_so_many_children_and_operators_any_number() {
     world.policies([Rule::new(["p+named"], [])]);
     for child in 0..limits::CHILDREN_MAX {
         let added = world.engine.add(
+            None,
             format!("p+{child}").as_bytes(),
             b"1"[..].into(),
             None,

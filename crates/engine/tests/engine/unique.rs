@@ -303,8 +303,8 @@ fn each_queue_of_a_route_looks_for_itself() {
 fn an_expired_item_has_no_key() {
     let mut world = all(by("body"), []);
     let at = When::At(Millis(START.0 + 100));
-    let head = world.act(|e, fx| e.add(b"q", b"head"[..].into(), None, fx));
-    let short = world.act(|e, fx| e.add(b"q", b"a"[..].into(), Some(at), fx));
+    let head = world.act(|e, fx| e.add(None, b"q", b"head"[..].into(), None, fx));
+    let short = world.act(|e, fx| e.add(None, b"q", b"a"[..].into(), Some(at), fx));
     assert_eq!((head, short), (Ok(()), Ok(())));
     assert!(world.add("q", "a"));
     assert_eq!(world.engine.totals().ready, 2);

@@ -24,7 +24,7 @@ impl World {
 
     fn add_for_wall(&mut self, queue: &str, body: &str, wall: Millis) {
         let (body, expires) = (body.as_bytes().into(), Some(When::Wall(wall)));
-        self.act(|engine, fx| engine.add(queue.as_bytes(), body, expires, fx))
+        self.act(|engine, fx| engine.add(None, queue.as_bytes(), body, expires, fx))
             .expect("there is room");
     }
 

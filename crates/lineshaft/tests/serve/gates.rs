@@ -2,9 +2,11 @@
 //! ends of the server in the middle of the work. The scripts are in `tests/clients/policies`.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use rustix::net::{self, AddressFamily, SocketType};
 
 use crate::dead_letters::check;
 use crate::kestrel::write_config;
@@ -31,6 +33,10 @@ retries = { limit = 3, base = "1s", jitter = 0.0, count_release = false }
 [[policy]]
 match = ["mails", "send_mail", "mail_items"]
 fair = { key = "until:-", weights = { ada = 2 } }
+
+[[policy]]
+match = "shared"
+fair = { key = "client", weights = { "127.0.0.2" = 2 } }
 
 [[policy]]
 match = "reports"
@@ -89,7 +95,18 @@ struct Dialogue {
 
 impl Dialogue {
     fn with(address: &str, queue: &str) -> Dialogue {
-        let stream = TcpStream::connect(address).unwrap();
+        Dialogue::over(TcpStream::connect(address).unwrap(), queue)
+    }
+
+    /// A client at another address of this machine.
+    fn from(own: [u8; 4], address: &str, queue: &str) -> Dialogue {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&socket, &SocketAddr::from((own, 0))).unwrap();
+        net::connect(&socket, &address.parse::<SocketAddr>().unwrap()).unwrap();
+        Dialogue::over(socket.into(), queue)
+    }
+
+    fn over(stream: TcpStream, queue: &str) -> Dialogue {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let replies = BufReader::new(stream.try_clone().unwrap());
         let mut dialogue = Dialogue { stream, replies };
@@ -188,4 +205,23 @@ fn no_burst_above_the_rate_over_kills() {
     let allowed = f64::from(RATE) * (1.0 + begin.elapsed().as_secs_f64());
     assert!(f64::from(count) <= allowed, "{count} jobs, and {allowed} are allowed");
     assert!(count >= LIVES, "{count} jobs are too few to show anything");
+}
+
+/// Each address has its share, however many connections it has.
+#[test]
+fn clients_share_a_queue_by_their_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    write_config(folder.path(), POLICIES);
+    let (_server, address) = serve(folder.path());
+    for connection in 0..2 {
+        let mut local = Dialogue::from([127, 0, 0, 1], &address, "shared");
+        (0..2).for_each(|number| local.put(9, &format!("local-{connection}-{number}")));
+    }
+    let mut other = Dialogue::from([127, 0, 0, 2], &address, "shared");
+    (0..3).for_each(|number| other.put(9, &format!("other-{number}")));
+    let order: Vec<String> = (0..7).map(|_| other.take(0).unwrap().1).collect();
+    let wanted = [
+        "local-0-0", "other-0", "other-1", "local-0-1", "other-2", "local-1-0", "local-1-1",
+    ];
+    assert_eq!(order, wanted);
 }

@@ -124,11 +124,11 @@ static KEYS: [(&str, Read); 59] = [
     (RATES[1], Read::One(|text| rate(text, Per::Minute).map(Setting::Rate))),
     (RATES[2], Read::One(|text| rate(text, Per::Hour).map(Setting::Rate))),
     ("rate.burst", Read::One(|text| gate(text).map(Setting::RateBurst))),
-    ("rate.key", Read::One(|text| group_key(text).map(Setting::RateKey))),
+    ("rate.key", Read::One(|text| key(text).map(Setting::RateKey))),
     ("concurrency.limit", Read::One(|text| gate(text).map(Setting::Concurrency))),
-    ("concurrency.key", Read::One(|text| group_key(text).map(Setting::ConcurrencyKey))),
+    ("concurrency.key", Read::One(|text| key(text).map(Setting::ConcurrencyKey))),
     ("concurrency.order", Read::One(|text| order::strictness(text).map(Setting::ConcurrencyOrder))),
-    ("fair.key", Read::One(|text| group_key(text).map(Setting::FairKey))),
+    ("fair.key", Read::One(|text| key(text).map(Setting::FairKey))),
     (WEIGHTS, Read::Map(|entries| order::weights(entries).map(Setting::FairWeights))),
     ("fair.mode", Read::One(|text| order::mode(text).map(Setting::FairMode))),
     ("fair.across_priorities", Read::One(|text| truth(text).map(Setting::FairAcross))),
@@ -552,15 +552,6 @@ fn unique_by(text: &str) -> Result<Option<Key>, String> {
     let by = key(text)?;
     if by.as_ref().is_some_and(Key::needs_client) {
         return Err("`client` is no key for `unique`: it says nothing about the job".to_owned());
-    }
-    Ok(by)
-}
-
-/// Reads where the key of a job is whose limits count for it.
-fn group_key(text: &str) -> Result<Option<Key>, String> {
-    let by = key(text)?;
-    if by.as_ref().is_some_and(Key::needs_client) {
-        return Err("`client` is not available in this version yet".to_owned());
     }
     Ok(by)
 }

@@ -44,6 +44,7 @@ pub(super) enum Read {
 impl Model {
     pub(super) fn add_item(
         &mut self,
+        place: Place,
         name: &str,
         body: &[u8],
         expires: Option<u64>,
@@ -51,7 +52,8 @@ impl Model {
         let mut job = Self::new_job(PRIORITY, 0, 0, body);
         job.expires = expires;
         let route = self.route_to(name, true);
-        let Routed { refused, need, .. } = self.put_along(route, (&job, Unsent::ALL), b"", false);
+        let Routed { refused, need, .. } =
+            self.put_along(route, (&job, Unsent::ALL), (b"", Some(place)), false);
         refused.map_or(Ok(need), Err)
     }
 

@@ -25,12 +25,17 @@ pub(super) enum NoJob {
 impl Model {
     /// Puts a job into all queues of a route. Returns the job's number, and the record that the
     /// reply depends on. If no queue stores the job, no job has the returned number.
-    pub(super) fn put(&mut self, queue: &Name, mut job: Job) -> Result<(u64, Need), Refused> {
+    pub(super) fn put(
+        &mut self,
+        place: Place,
+        queue: &Name,
+        mut job: Job,
+    ) -> Result<(u64, Need), Refused> {
         if job.delay > 0 {
             job.state = self.delayed(job.delay);
         }
         let route = self.route_to(queue, false);
-        let routed = self.put_along(route, (&job, Unsent::NOTHING), b"", false);
+        let routed = self.put_along(route, (&job, Unsent::NOTHING), (b"", Some(place)), false);
         self.answer_put(&routed).map(|id| (id, routed.need))
     }
 

@@ -67,7 +67,9 @@ impl Model {
     /// The group key that a put into this queue gets.
     pub(super) fn group_key_for(&self, queue: &Name, offer: Offer<'_>) -> Option<KeyHash> {
         let by = self.queues[queue].policy.group_key()?;
-        let source = KeySource { body: offer.body, gearman_unique: offer.unique, client: "" };
+        // The address of a connection is its number: see `World::connect`.
+        let client = offer.client.map_or_else(String::new, |place| place.to_string());
+        let source = KeySource { body: offer.body, gearman_unique: offer.unique, client: &client };
         let value = by.compute(source);
         (!value.is_empty()).then_some(value.hash)
     }
@@ -186,8 +188,8 @@ impl Model {
         let policy = &self.queues[name].policy;
         let Some(by) = policy.group_key() else { return 1 };
         let hash = |text: &str| {
-            let source =
-                KeySource { body: text.as_bytes(), gearman_unique: text.as_bytes(), client: "" };
+            let body = text.as_bytes();
+            let source = KeySource { body, gearman_unique: body, client: text };
             by.compute(source).hash
         };
         let mut weights = policy.fair.weights.iter();

@@ -124,7 +124,8 @@ impl Model {
             if has_room || until <= self.now || self.check_size(&queue, body.len()).is_err() {
                 continue;
             }
-            let offer = Offer { job: None, body, unique, is_watched: false, is_alone: true };
+            let offer =
+                Offer { job: None, body, unique, client: None, is_watched: false, is_alone: true };
             if self.joins(&queue, body, unique) || self.is_duplicate(&queue, offer) {
                 continue;
             }

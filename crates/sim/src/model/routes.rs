@@ -9,7 +9,7 @@ use super::outcome::News;
 use super::policies::text;
 use super::record::Record;
 use super::unique::{Admitted, Offer};
-use super::{Job, JobKind, Model, Name, Need, State, StoredJob};
+use super::{Job, JobKind, Model, Name, Need, Place, State, StoredJob};
 
 /// The maximum number of expired jobs that a put ends in each queue of its route. Also the maximum
 /// number of old jobs that the put drops from a full queue to make room.
@@ -149,7 +149,7 @@ impl Model {
         &mut self,
         mut route: Route,
         (job, unsent): (&Job, Unsent),
-        unique: &[u8],
+        (unique, client): (&[u8], Option<Place>),
         is_foreground: bool,
     ) -> Routed {
         let mut routed = Routed::default();
@@ -164,8 +164,14 @@ impl Model {
             let is_watched =
                 is_foreground && *role == Role::Requested && routed.requested.is_none();
             let is_alone = route.stops.len() == 1;
-            let offer =
-                Offer { job: Some((job, unsent)), body: &job.body, unique, is_watched, is_alone };
+            let offer = Offer {
+                job: Some((job, unsent)),
+                body: &job.body,
+                unique,
+                client,
+                is_watched,
+                is_alone,
+            };
             let admitted = match (is_fed, stores) {
                 (false, _) => Err(Refused::QueueFull),
                 (true, true) => self.admit(queue, offer),

@@ -102,7 +102,7 @@ impl Model {
             job.state = State::Delayed { due };
         }
         let route = self.route_to(name, false);
-        let routed = self.put_along(route, (&job, unsent), &unique, is_foreground);
+        let routed = self.put_along(route, (&job, unsent), (&unique, Some(place)), is_foreground);
         if let Some(refused) = routed.refused {
             if let Some(id) = routed.requested {
                 self.outlive_watchers(id);

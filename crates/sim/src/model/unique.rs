@@ -8,7 +8,7 @@ use super::record::Record;
 
 use super::routes::Refused;
 use super::submit::Submission;
-use super::{Job, JobKind, Model, Name, Need, State};
+use super::{Job, JobKind, Model, Name, Need, Place, State};
 
 /// A put into one queue.
 #[derive(Copy, Clone, Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Offer<'a> {
     pub(super) job: Option<(&'a Job, Unsent)>,
     pub(super) body: &'a [u8],
     pub(super) unique: &'a [u8],
+    /// The connection that puts the job. `None`: nobody needs it.
+    pub(super) client: Option<Place>,
     pub(super) is_watched: bool,
     pub(super) is_alone: bool,
 }
@@ -25,7 +27,7 @@ impl<'a> Offer<'a> {
     /// A submit into one queue.
     pub(super) fn of(submission: &'a Submission) -> Self {
         let Submission { unique, body, is_foreground, .. } = submission;
-        Self { job: None, body, unique, is_watched: *is_foreground, is_alone: true }
+        Self { job: None, body, unique, client: None, is_watched: *is_foreground, is_alone: true }
     }
 }
 

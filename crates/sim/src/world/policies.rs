@@ -73,7 +73,7 @@ fn gates(rng: &mut Rng) -> Rule {
         rule.settings.extend(Rule::new([""], [slots(rng)]).settings);
     }
     // Most bodies are random bytes. The pattern finds few different keys in them.
-    let by = *rng.pick(&["prefix:1", "regex:(?-u)([abx01])", "gm:unique"]);
+    let by = *rng.pick(&["prefix:1", "regex:(?-u)([abx01])", "gm:unique", "client"]);
     let key = || Some(by.parse().expect("it is a key"));
     let is_grouped = rng.coin();
     let keyed = rng.below(3);

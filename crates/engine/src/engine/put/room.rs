@@ -78,7 +78,7 @@ impl Engine {
         let mut queues = BTreeSet::new();
         let used = self.queues[self.sessions[session].used()].name();
         self.collect_named(used, &mut queues, &mut BTreeSet::new());
-        let offer = Offer { draft: None, body, unique: b"", is_watched: false, is_alone: true };
+        let offer = Offer::of_key(body, b"");
         queues.into_iter().any(|queue| {
             let stores = self.policy_of(queue).is_some_and(|policy| !policy.fanout_only);
             stores && self.is_duplicate(queue, offer)
@@ -127,7 +127,7 @@ impl Engine {
         }
         // A put that stores nothing needs no room.
         let joins = !unique.is_empty() && self.find_unique(queue, unique, body).is_some();
-        let offer = Offer { draft: None, body, unique, is_watched: false, is_alone: true };
+        let offer = Offer::of_key(body, unique);
         (!joins && !self.is_duplicate(queue, offer)).then_some(until)
     }
 

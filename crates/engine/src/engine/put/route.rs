@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::engine::put::{Admitted, Offer};
-use crate::ids::{JobId, JobSlot, QueueId};
+use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Draft, JobKind, PutKeys};
 use crate::limits::PUT_ENDS_MAX;
 use crate::milestones::JobEnd;
@@ -206,12 +206,13 @@ impl Engine {
         }
     }
 
-    /// Puts one job into each queue on the route that stores jobs and has room.
+    /// Puts one job into each queue on the route that stores jobs and has room. `unique`: the key of a
+    /// submit. `client`: the session whose client puts the job.
     pub(in crate::engine) fn put_along(
         &mut self,
         route: Route,
         draft: &Draft,
-        unique: &[u8],
+        (unique, client): (&[u8], Option<SessionId>),
         effects: &mut Effects,
     ) -> Routed {
         let body_bytes = draft.body.len();
@@ -234,7 +235,14 @@ impl Engine {
                 let is_alone = route.stops.len() == 1;
                 self.admit(
                     queue,
-                    Offer { draft: Some(draft), body: &draft.body, unique, is_watched, is_alone },
+                    Offer {
+                        draft: Some(draft),
+                        body: &draft.body,
+                        unique,
+                        client,
+                        is_watched,
+                        is_alone,
+                    },
                     effects,
                 )
             } else {

@@ -101,7 +101,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
         let draft = self.draft_of(submit);
-        let routed = self.put_along(route, &draft, submit.unique, effects);
+        let routed = self.put_along(route, &draft, (submit.unique, Some(session)), effects);
         if let Some(refused) = routed.refused {
             // One destination of an alias stored the job, and another destination refused it. The
             // client gets an error and does not watch the job. So the job must not depend on

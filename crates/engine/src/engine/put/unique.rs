@@ -11,11 +11,12 @@ use crate::claims::{Claim, ClaimKey};
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::engine::put::{Refused, Submit};
-use crate::ids::{JobId, JobSlot, Millis, QueueId};
+use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, JobKind, PutKeys, Stage, State, is_body_key};
 use crate::limits::{SAME_UNIQUE_MAX, UNIT_BODY_BYTES};
 use crate::policy::{Key, KeyHash, KeySource, Name, OnDuplicate, Policy, UniqueWindow};
 use crate::queues::Extension;
+use crate::sessions::Session;
 
 /// A put into one queue, as the check for an equal job sees it.
 #[derive(Copy, Clone, Debug)]
@@ -25,6 +26,8 @@ pub(in crate::engine) struct Offer<'a> {
     pub(in crate::engine) body: &'a Body,
     /// The key of a submit: see [`crate::Submit::unique`].
     pub(in crate::engine) unique: &'a [u8],
+    /// The session whose client puts the job. `None`: there is no client, or nobody needs it.
+    pub(in crate::engine) client: Option<SessionId>,
     /// The job would exist only for its watchers.
     pub(in crate::engine) is_watched: bool,
     /// The put goes to no other queue.
@@ -33,15 +36,19 @@ pub(in crate::engine) struct Offer<'a> {
 
 impl<'a> Offer<'a> {
     /// A put that goes to one queue.
-    pub(in crate::engine) fn alone(draft: &'a Draft) -> Self {
-        let body = &draft.body;
-        Self { draft: Some(draft), body, unique: b"", is_watched: false, is_alone: true }
+    pub(in crate::engine) fn alone(draft: &'a Draft, client: Option<SessionId>) -> Self {
+        Self { draft: Some(draft), client, ..Self::of_key(&draft.body, b"") }
     }
 
     /// A submit into one queue.
     pub(in crate::engine) fn of(submit: &'a Submit<'_>) -> Self {
         let Submit { body, unique, foreground, .. } = submit;
-        Self { draft: None, body, unique, is_watched: *foreground, is_alone: true }
+        Self { is_watched: *foreground, ..Self::of_key(body, unique) }
+    }
+
+    /// What counts for a put's unique key, in one queue.
+    pub(in crate::engine) fn of_key(body: &'a Body, unique: &'a [u8]) -> Self {
+        Self { draft: None, body, unique, client: None, is_watched: false, is_alone: true }
     }
 }
 
@@ -60,16 +67,25 @@ impl Engine {
     /// The key that a put into this queue gets. `None`: the policy of the queue does not ask for
     /// one, or the put has none.
     pub(super) fn key_for(&self, queue: QueueId, body: &Body, unique: &[u8]) -> Option<KeyHash> {
-        self.compute_key(self.policy_of(queue)?.unique.by.as_ref()?, body, unique)
+        let by = self.policy_of(queue)?.unique.by.as_ref()?;
+        self.compute_key(by, KeySource { body, gearman_unique: unique, client: "" })
     }
 
     /// The group key that a put into this queue gets.
     pub(super) fn group_key_for(&self, queue: QueueId, offer: Offer<'_>) -> Option<KeyHash> {
-        self.compute_key(self.policy_of(queue)?.group_key()?, offer.body, offer.unique)
+        let by = self.policy_of(queue)?.group_key()?;
+        let client = offer.client.filter(|_| by.needs_client());
+        let client = client.map_or("", |session| self.client_of(session));
+        self.compute_key(by, KeySource { body: offer.body, gearman_unique: offer.unique, client })
     }
 
-    fn compute_key(&self, by: &Key, body: &Body, unique: &[u8]) -> Option<KeyHash> {
-        let source = KeySource { body, gearman_unique: unique, client: "" };
+    /// The address or the name of a session's client. Empty: it is unknown.
+    fn client_of(&self, session: SessionId) -> &str {
+        let peer = self.sessions.find(session).map_or(&b""[..], Session::peer);
+        str::from_utf8(peer).unwrap_or_default()
+    }
+
+    fn compute_key(&self, by: &Key, source: KeySource<'_>) -> Option<KeyHash> {
         self.meter.count(by.bytes_read(source) / UNIT_BODY_BYTES);
         let value = by.compute(source);
         (!value.is_empty()).then_some(value.hash)

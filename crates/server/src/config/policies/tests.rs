@@ -40,20 +40,20 @@ fn every_key_is_read() {
         priority = 12
         delay = "5s"
         pause = { reason = "the database moves", cron = "0 0 * * sat", for = "2d", tz = "europe/berlin" }
-        rate = { per_minute = 2.5, burst = 7, key = "until:-" }
-        concurrency = { limit = 3, key = "until:-", order = "strict" }
-        fair = { key = "until:-", weights = { "b c" = 1_000, acme = 3 }, mode = "in-flight", across_priorities = true }
+        rate = { per_minute = 2.5, burst = 7, key = "client" }
+        concurrency = { limit = 3, key = "client", order = "strict" }
+        fair = { key = "client", weights = { "b c" = 1_000, acme = 3 }, mode = "in-flight", across_priorities = true }
         aging = "2/1m30s"
         unique = { by = "prefix:8", window = "until-start", on_duplicate = "refuse", ignore_buried = true }
         history = { keep = "2h", max = 9, body = "prefix:1024" }
         result = { keep = "1h" }
     "#;
     let expected = Policy {
-        rate_key: Some("until:-".parse().expect("it is a key")),
-        concurrency_key: Some("until:-".parse().expect("it is a key")),
+        rate_key: Some("client".parse().expect("it is a key")),
+        concurrency_key: Some("client".parse().expect("it is a key")),
         concurrency_order: Order::Strict,
         fair: Fair {
-            key: Some("until:-".parse().expect("it is a key")),
+            key: Some("client".parse().expect("it is a key")),
             weights: [("acme", 3), ("b c", 1000)]
                 .map(|(key, weight)| (key.into(), NonZeroU32::new(weight).unwrap()))
                 .into(),
@@ -429,10 +429,6 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
     assert_eq!(
         first(&with("a", "fair.weights = { acme = 0 }")),
         "lineshaft.toml:3:16: policy.fair.weights: `0` is not a number from 1 to 1000"
-    );
-    assert_eq!(
-        first(&with("a", "fair = { key = \"body\" }\nrate.key = \"client\"")),
-        "lineshaft.toml:4:12: policy.rate.key: `client` is not available in this version yet"
     );
     assert_eq!(
         first(&with("a", "fair = { key = \"body\" }\nrate.key = \"prefix:1\"")),

@@ -173,7 +173,7 @@ impl Model {
             self.conn(place).blocked = Some(Blocked::Put(Box::new(job), whole.to_vec()));
             return Ok(());
         }
-        let reply = match self.put(&queue, job) {
+        let reply = match self.put(place, &queue, job) {
             Ok((id, need)) => Expected::line(&format!("INSERTED {id}"), need),
             Err(refused) => {
                 self.next_id += 1;

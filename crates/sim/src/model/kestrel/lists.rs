@@ -74,7 +74,7 @@ impl Model {
             if !is_allowed {
                 break;
             }
-            let added = self.add_item(&list.queue, &item, list.expires);
+            let added = self.add_item(place, &list.queue, &item, list.expires);
             // If others have room now, they do not wait until the list ends.
             self.offer_room();
             match added {

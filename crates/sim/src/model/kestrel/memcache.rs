@@ -166,7 +166,7 @@ impl Model {
             self.conn(place).blocked = Some(Blocked::Set { queue, expires, body });
             return Ok(());
         }
-        let reply = match self.add_item(queue, body, expires) {
+        let reply = match self.add_item(place, queue, body, expires) {
             Ok(need) => line("STORED", need),
             Err(_) => not_stored,
         };
