@@ -31,6 +31,11 @@ pub(crate) fn of(broker: &Broker, totals: &Totals, status: Status, is_stopping: 
                     limits.memory";
         add(critical, "memory-full", text.to_owned());
     }
+    if broker.job_count_limit().is_some_and(|most| totals.jobs() >= most) {
+        let text = "the limit of jobs is reached, so new jobs are refused; finish jobs, or raise \
+                    limits.jobs";
+        add(critical, "job-limit", text.to_owned());
+    }
     if broker.queue_usage().most.is_some_and(|most| totals.queues >= most as u64) {
         let text = "the limit of queues is reached, so clients cannot create queues; raise \
                     limits.queues";

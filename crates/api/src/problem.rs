@@ -72,6 +72,8 @@ pub enum ProblemKind {
     Unavailable,
     /// The limit of memory is reached.
     MemoryFull,
+    /// The limit of jobs is reached.
+    JobsFull,
     /// The limit of queues is reached.
     NoNewQueue,
     /// The log has no room.
@@ -80,7 +82,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds, by their status.
-    pub const ALL: [ProblemKind; 30] = [
+    pub const ALL: [ProblemKind; 31] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -109,6 +111,7 @@ impl ProblemKind {
         ProblemKind::TooManyOperations,
         ProblemKind::Unavailable,
         ProblemKind::MemoryFull,
+        ProblemKind::JobsFull,
         ProblemKind::NoNewQueue,
         ProblemKind::LogFull,
     ];
@@ -152,6 +155,7 @@ impl ProblemKind {
             ProblemKind::TooManyOperations => ("too-many-operations", "too many operations", 503),
             ProblemKind::Unavailable => ("unavailable", "not available now", 503),
             ProblemKind::MemoryFull => ("memory-full", "no memory", 507),
+            ProblemKind::JobsFull => ("too-many-jobs", "too many jobs", 507),
             ProblemKind::NoNewQueue => ("no-new-queue", "too many queues", 507),
             ProblemKind::LogFull => ("log-full", "no room in the log", 507),
         }
@@ -266,6 +270,7 @@ impl From<PutRefusal> for Problem {
             PutRefusal::Duplicate => (ProblemKind::Duplicate, "see `unique` in its policy"),
             PutRefusal::LogFull => (ProblemKind::LogFull, "finish jobs, or free disk space"),
             PutRefusal::MemoryFull => (ProblemKind::MemoryFull, "finish jobs to make room"),
+            PutRefusal::JobsFull => (ProblemKind::JobsFull, "finish jobs, or see `limits.jobs`"),
             PutRefusal::NoNewQueue => (ProblemKind::NoNewQueue, "see `limits.queues`"),
             PutRefusal::WritesBlocked => {
                 (ProblemKind::WritesBlocked, "an admin can set the status to `up`")

@@ -380,9 +380,10 @@ fn refused(refusal: Refusal, log_full: &'static [u8]) -> &'static [u8] {
 
 fn not_put(refusal: PutRefusal) -> &'static [u8] {
     match refusal {
-        // `DRAINING` asks the client to try another server. This is also good advice if a queue is
-        // full, or if the status forbids writes. A duplicate has no reply of its own in this protocol.
+        // `DRAINING` asks the client to try another server. This is also good advice if a queue or
+        // the server is full, or if the status forbids writes. A duplicate has no reply of its own in this protocol.
         PutRefusal::QueueFull
+        | PutRefusal::JobsFull
         | PutRefusal::Duplicate
         | PutRefusal::WritesBlocked
         | PutRefusal::Draining => reply::DRAINING,

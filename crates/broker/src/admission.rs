@@ -1,8 +1,9 @@
 //! Admission of jobs. For all dialects, the broker checks all limits here before it passes a job to
-//! the engine. `memory`, `queue_limit` and `disk` have the limits of memory, queues and the room of the
-//! disk. The log checks its own limit.
+//! the engine. `memory`, `queue_limit`, `gate` and `disk` have the limits of memory, queues, jobs and the
+//! room of the disk. The log checks its own limit.
 
 pub(crate) mod disk;
+pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod queue_limit;
 
@@ -39,6 +40,10 @@ pub enum PutRefusal {
     /// makes room.
     #[error("the limit of memory is reached")]
     MemoryFull,
+    /// The server has as many jobs as its limit says: see [`crate::Broker::set_job_count_limit`].
+    /// Finishing jobs makes room.
+    #[error("the limit of jobs is reached")]
+    JobsFull,
     /// The put would create a queue, but the limit of queues is reached: see
     /// [`crate::Broker::set_queue_limit`].
     #[error("the limit of queues is reached")]
@@ -53,12 +58,13 @@ pub enum PutRefusal {
 
 impl PutRefusal {
     /// All reasons.
-    pub const ALL: [PutRefusal; 8] = [
+    pub const ALL: [PutRefusal; 9] = [
         PutRefusal::QueueFull,
         PutRefusal::TooBig,
         PutRefusal::Duplicate,
         PutRefusal::LogFull,
         PutRefusal::MemoryFull,
+        PutRefusal::JobsFull,
         PutRefusal::NoNewQueue,
         PutRefusal::WritesBlocked,
         PutRefusal::Draining,
@@ -151,7 +157,7 @@ impl Shared {
     /// Whether the server takes the jobs of entries with schedules now.
     pub(crate) fn admits_crons(&self, core: &Core) -> bool {
         self.log_has_room(core, CRONS_BYTES_MAX)
-            && !self.draining()
+            && self.gate.check(&core.engine).is_ok()
             && self.has_memory_for(core, CRONS_BYTES_MAX)
     }
 
@@ -175,9 +181,7 @@ impl Shared {
         body_bytes: usize,
         is_logged: impl FnOnce(&Engine) -> bool,
     ) -> Result<(), PutRefusal> {
-        if self.draining() {
-            return Err(PutRefusal::Draining);
-        }
+        self.gate.check(&core.engine)?;
         if core.engine.writes_blocked() {
             return Err(PutRefusal::WritesBlocked);
         }

@@ -14,6 +14,7 @@ use replica::Lineage;
 
 use crate::admission::Refusals;
 use crate::admission::disk::{DiskGuard, DiskLimits, DiskRoom};
+use crate::admission::gate::PutGate;
 use crate::admission::memory::{Memory, MemoryLimit, results_bytes_max};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
 use crate::bodies::loads::{Loader, Loads};
@@ -157,7 +158,7 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     /// The number of mailboxes of owners that make most turns.
     pub(crate) io_mailboxes: AtomicUsize,
-    draining: AtomicBool,
+    pub(crate) gate: PutGate,
     pub(crate) memory: MemoryLimit,
     pub(crate) refusals: Refusals,
     pub(crate) queue_limit: QueueLimit,
@@ -314,7 +315,7 @@ impl Broker {
                 cooling: Mutex::default(),
                 mailboxes: RwLock::default(),
                 io_mailboxes: AtomicUsize::new(0),
-                draining: AtomicBool::new(false),
+                gate: PutGate::default(),
                 memory: MemoryLimit::default(),
                 refusals: Refusals::default(),
                 queue_limit: QueueLimit::default(),
@@ -459,6 +460,17 @@ impl Broker {
         self.shared.log.as_ref().map(|log| log.commit_sizes()).unwrap_or_default()
     }
 
+    /// Limits the number of jobs in all queues and states; `None` means no limit. At the limit, puts are
+    /// refused. A put into several queues can exceed it. Jobs that come back are never refused.
+    pub fn set_job_count_limit(&self, most: Option<u64>) {
+        self.shared.gate.set_jobs_max(most);
+    }
+
+    /// The limit of jobs: see [`Broker::set_job_count_limit`].
+    pub fn job_count_limit(&self) -> Option<u64> {
+        self.shared.gate.jobs_max()
+    }
+
     /// Limits the number of queues; `None` means no limit. At the limit, requests of clients create
     /// no further queue. Queues from policies and the log are always created.
     pub fn set_queue_limit(&self, most: Option<usize>) {
@@ -488,12 +500,12 @@ impl Broker {
 
     /// Refuses all puts from now on, so that workers can empty the queues.
     pub fn drain(&self) {
-        self.shared.draining.store(true, Ordering::Relaxed);
+        self.shared.gate.set_draining(true);
     }
 
     /// Accepts puts again.
     pub fn end_drain(&self) {
-        self.shared.draining.store(false, Ordering::Relaxed);
+        self.shared.gate.set_draining(false);
     }
 
     /// Whether the broker drains: see [`Broker::drain`]. If it does, it refuses all puts.
@@ -694,7 +706,7 @@ impl Shared {
     }
 
     pub(crate) fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.gate.draining()
     }
 
     /// Ends a turn: passes the batch to the committer, and events to their mailboxes.

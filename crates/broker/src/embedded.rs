@@ -89,7 +89,10 @@ impl From<Refusal> for Error {
 impl From<PutRefusal> for Error {
     fn from(refusal: PutRefusal) -> Self {
         match refusal {
-            PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => Self::Full,
+            PutRefusal::LogFull
+            | PutRefusal::MemoryFull
+            | PutRefusal::JobsFull
+            | PutRefusal::NoNewQueue => Self::Full,
             PutRefusal::QueueFull
             | PutRefusal::TooBig
             | PutRefusal::Duplicate

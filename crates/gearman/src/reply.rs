@@ -89,7 +89,7 @@ fn total_bytes(arguments: &[&[u8]]) -> usize {
 /// The error for a refused job.
 pub(crate) fn not_submitted(refusal: PutRefusal) -> Failure {
     match refusal {
-        PutRefusal::QueueFull | PutRefusal::TooBig => QUEUE_FULL,
+        PutRefusal::QueueFull | PutRefusal::JobsFull | PutRefusal::TooBig => QUEUE_FULL,
         PutRefusal::Duplicate => DUPLICATE,
         PutRefusal::LogFull
         | PutRefusal::MemoryFull

@@ -141,6 +141,7 @@ pub(crate) struct Health {
     pub(crate) is_full: bool,
     pub(crate) memory: Memory,
     pub(crate) disk: Option<DiskRoom>,
+    pub(crate) jobs_max: Option<u64>,
     pub(crate) queues: QueueUsage,
     pub(crate) refusals: [(PutRefusal, u64); PutRefusal::ALL.len()],
     pub(crate) commits: CommitSizes,
@@ -153,6 +154,7 @@ impl Health {
             is_full: broker.is_full(),
             memory: broker.memory_usage(),
             disk: broker.disk_room(),
+            jobs_max: broker.job_count_limit(),
             queues: broker.queue_usage(),
             refusals: broker.put_refusals(),
             commits: broker.commit_sizes(),
@@ -235,6 +237,10 @@ fn render_server(
     if let Some(limit_bytes) = memory.limit_bytes {
         let help = "Limit of that memory, above which new jobs are refused.";
         page.number("lineshaft_memory_limit_bytes", Gauge, help, limit_bytes);
+    }
+    if let Some(most) = health.jobs_max {
+        let help = "Limit of jobs, above which new jobs are refused.";
+        page.number("lineshaft_jobs_limit", Gauge, help, most);
     }
     if let Some(most) = health.queues.most {
         let help = "Limit of queues, above which clients can create no more.";
@@ -431,6 +437,7 @@ fn refusal_name(refusal: PutRefusal) -> &'static str {
         PutRefusal::Duplicate => "duplicate",
         PutRefusal::LogFull => "log_full",
         PutRefusal::MemoryFull => "memory_full",
+        PutRefusal::JobsFull => "job_limit",
         PutRefusal::NoNewQueue => "queue_limit",
         PutRefusal::WritesBlocked => "status",
         PutRefusal::Draining => "draining",

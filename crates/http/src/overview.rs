@@ -115,6 +115,11 @@ impl Overview {
                 TEXT,
                 "ready, but the memory is full: new jobs are refused\n",
             ),
+            None if self.has_all_jobs() => answer(
+                StatusCode::OK,
+                TEXT,
+                "ready, but the limit of jobs is reached: new jobs are refused\n",
+            ),
             None if self.has_all_queues() => answer(
                 StatusCode::OK,
                 TEXT,
@@ -122,6 +127,11 @@ impl Overview {
             ),
             None => answer(StatusCode::OK, TEXT, "ready\n"),
         }
+    }
+
+    fn has_all_jobs(&self) -> bool {
+        let most = self.broker.job_count_limit();
+        most.is_some_and(|most| self.broker.turn((self.clock)()).totals().jobs() >= most)
     }
 
     fn has_all_queues(&self) -> bool {

@@ -108,6 +108,12 @@ fn each_refusal_has_a_problem_of_its_own() {
     let line: serde_json::Value = serde_json::from_slice(&lines.bytes).unwrap();
     assert_eq!((lines.status, &line["status"]), (200, &json!(429)));
 
+    world.broker.set_job_count_limit(Some(1));
+    let refused = world.post("/queues/default/jobs", &json!({}));
+    assert_eq!((refused.status, kind(&refused)), (507, "too-many-jobs".to_owned()));
+    let health = &world.get("/server")["health"];
+    assert!(health["reasons"].to_string().contains("job-limit"), "{health}");
+    world.broker.set_job_count_limit(None);
     world.broker.set_queue_limit(Some(1));
     let refused = world.post("/queues/new/jobs", &json!({}));
     assert_eq!((refused.status, kind(&refused)), (507, "no-new-queue".to_owned()));

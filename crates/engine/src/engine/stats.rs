@@ -103,6 +103,13 @@ pub struct Totals {
     pub keyless: u64,
 }
 
+impl Totals {
+    /// Jobs in all states.
+    pub fn jobs(&self) -> u64 {
+        self.ready + self.leased + self.delayed + self.buried
+    }
+}
+
 impl Engine {
     /// The facts of a job, as the log stores them.
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
@@ -289,6 +296,11 @@ impl Engine {
     /// How long jobs waited and were leased.
     pub fn job_times(&self) -> &JobTimes {
         &self.tally.times
+    }
+
+    /// The number of jobs in all queues and states.
+    pub fn job_count(&self) -> u64 {
+        self.jobs.counts().total()
     }
 
     /// Statistics over all queues.

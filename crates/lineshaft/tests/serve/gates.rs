@@ -220,8 +220,7 @@ fn clients_share_a_queue_by_their_addresses() {
     let mut other = Dialogue::from([127, 0, 0, 2], &address, "shared");
     (0..3).for_each(|number| other.put(9, &format!("other-{number}")));
     let order: Vec<String> = (0..7).map(|_| other.take(0).unwrap().1).collect();
-    let wanted = [
-        "local-0-0", "other-0", "other-1", "local-0-1", "other-2", "local-1-0", "local-1-1",
-    ];
+    let wanted =
+        ["local-0-0", "other-0", "other-1", "local-0-1", "other-2", "local-1-0", "local-1-1"];
     assert_eq!(order, wanted);
 }

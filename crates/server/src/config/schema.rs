@@ -203,6 +203,8 @@ pub struct Limits {
     pub gearman_packet_bytes: u32,
     /// The largest item and the largest thrift frame that the Kestrel listeners accept.
     pub kestrel_item_bytes: u32,
+    /// Limit of jobs in all queues and states. At the limit, puts are refused. `None` means no limit.
+    pub job_count: Option<usize>,
     /// Limit of queues. At the limit, clients can create no more queues. `None` means no limit.
     pub queues: Option<usize>,
     /// Limit of unsent replies for one client. The server adds the size of the largest body to this
@@ -425,6 +427,7 @@ impl Default for Config {
                 jobs: MemoryLimit::Percent(25),
                 // The log has a reserve of its own, so a full disk can be drained without a limit.
                 disk: DiskLimits { low: Some(DiskLimit::Percent(10)), critical: None },
+                job_count: None,
                 queues: Some(1_000_000),
                 unsent_total_bytes: 1 << 30,
                 connections_per_address: None,

@@ -56,7 +56,7 @@ pub(crate) fn settings() -> impl Iterator<Item = &'static Setting> + Clone {
 }
 
 /// All keys except those of the disk and of a cluster.
-static SETTINGS: [Setting; 58] = [
+static SETTINGS: [Setting; 59] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -205,6 +205,13 @@ static SETTINGS: [Setting; 58] = [
         live: true,
         set: |config, value| assign(&mut config.limits.memory, MemoryLimit::parse(value[0])),
         show: |config| quote(&config.limits.memory.show()),
+    },
+    Setting {
+        key: "limits.jobs",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.job_count, parse_count(value[0])),
+        show: |config| show_count(config.limits.job_count),
     },
     Setting {
         key: "limits.queues",

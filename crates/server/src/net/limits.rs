@@ -53,6 +53,8 @@ pub(crate) struct LiveLimits {
     /// `u64::MAX` means no limit.
     bodies_bytes: AtomicU64,
     jobs_bytes: AtomicU64,
+    /// The limit of jobs. `u64::MAX`: there is none.
+    job_count: AtomicU64,
     queues: AtomicUsize,
     disk: Mutex<DiskLimits>,
     /// Limit of connections that the number of file descriptors allows.
@@ -186,6 +188,7 @@ impl LiveLimits {
             memory_bytes: AtomicU64::default(),
             bodies_bytes: AtomicU64::default(),
             jobs_bytes: AtomicU64::default(),
+            job_count: AtomicU64::default(),
             queues: AtomicUsize::default(),
             disk: Mutex::default(),
             descriptors: free - web_connections,
@@ -225,6 +228,8 @@ impl LiveLimits {
         self.bodies_bytes.store(bodies_bytes, Ordering::Relaxed);
         let jobs_bytes = limits.jobs.bytes_of(memory_limit).unwrap_or(u64::MAX);
         self.jobs_bytes.store(jobs_bytes, Ordering::Relaxed);
+        let job_count = limits.job_count.map_or(u64::MAX, |count| count as u64);
+        self.job_count.store(job_count, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = limits.disk;
         // At the memory limit, the server refuses puts, so jobs use no more memory. But incomplete
@@ -257,6 +262,8 @@ impl LiveLimits {
         broker.set_memory_limit(self.memory_bytes());
         broker.set_bodies_limit(self.bodies_bytes());
         broker.set_jobs_limit(self.jobs_bytes());
+        let job_count = self.job_count.load(Ordering::Relaxed);
+        broker.set_job_count_limit((job_count < u64::MAX).then_some(job_count));
         broker.set_queue_limit(self.queues());
         let disk = *self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         broker.set_disk_limits(disk);
