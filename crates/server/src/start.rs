@@ -314,6 +314,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // not do so at the same time as this function.
     api.stop();
     drop(web);
+    // The other threads still answer what they have read, so jobs can end until they have ended.
+    join_threads(others, &inboxes);
     // After a failure of the log, the disk may hang.
     let hangs = leaving == Some(Leaving::FolderHangs);
     if ended == Ended::Stopped && has_health && !hangs {
@@ -323,7 +325,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // The API has a session for each lease of an HTTP client.
     drop((api, traces));
     drop(starting);
-    end(ended, others, &inboxes, &broker, clock, node.as_ref().map(|(node, _)| node))
+    end(ended, &broker, clock, node.as_ref().map(|(node, _)| node))
 }
 
 /// The actions with which clients control the process. The server measures latencies only if it
@@ -367,14 +369,8 @@ fn spawn_web(
     web.map(Some).map_err(failed("serve HTTP"))
 }
 
-fn end(
-    ended: Ended,
-    others: Vec<JoinHandle<Ended>>,
-    inboxes: &[Arc<Inbox>],
-    broker: &Broker,
-    clock: Clock,
-    node: Option<&NodeThread>,
-) -> Result<(), ServeError> {
+/// Stops all I/O threads, and waits for the end of the others.
+fn join_threads(others: Vec<JoinHandle<Ended>>, inboxes: &[Arc<Inbox>]) {
     for inbox in inboxes {
         inbox.stop();
     }
@@ -383,6 +379,14 @@ fn end(
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+fn end(
+    ended: Ended,
+    broker: &Broker,
+    clock: Clock,
+    node: Option<&NodeThread>,
+) -> Result<(), ServeError> {
     match (ended, broker.failure()) {
         (Ended::Stopped, None) => {
             let has_resigned = node.is_some_and(NodeThread::resign);

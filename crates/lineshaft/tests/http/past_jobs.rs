@@ -1,8 +1,11 @@
 //! The history of jobs that have left their queue: with an unmodified client of each protocol, over a
 //! restart, and by the tool.
 
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -158,6 +161,63 @@ fn the_history_survives_the_end_of_the_process_and_damage() {
         site.server.signal(Signal::KILL);
         site.server.wait();
     }
+}
+
+/// Deletes jobs, until there are no more of them or the server ends. Counts those that it has deleted.
+fn delete_all(stream: TcpStream, jobs: std::ops::Range<u64>, deleted: &AtomicU64) {
+    let mut sending = stream.try_clone().unwrap();
+    let sender = thread::spawn(move || {
+        for id in jobs {
+            // The server can end in the middle.
+            if sending.write_all(format!("delete {id}\r\n").as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let replies = BufReader::new(stream).lines().map_while(Result::ok);
+    for reply in replies {
+        deleted.fetch_add(u64::from(reply == "DELETED"), Ordering::Relaxed);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_stop_loses_nothing_that_any_of_the_threads_answered() {
+    const CLIENTS: u64 = 4;
+    const JOBS: u64 = 10_000;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("lineshaft.toml"), HISTORY).unwrap();
+    let start = || Site::start(folder.path(), &["--data", "d", "--io-threads", "4"]);
+    let mut site = start();
+    let address: SocketAddr = site.beanstalk.parse().unwrap();
+    let mut client = Client::connect(address).unwrap();
+    for batch in 0..CLIENTS * JOBS / 1000 {
+        client.send(&b"put 0 0 60 1\r\nx\r\n".repeat(1000)).unwrap();
+        for id in batch * 1000 + 1..=(batch + 1) * 1000 {
+            assert_eq!(client.read_line().unwrap(), format!("INSERTED {id}"));
+        }
+    }
+    let ranges = (0..CLIENTS).map(|it| it * JOBS + 1..(it + 1) * JOBS + 1);
+    let deleted = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for jobs in ranges {
+            let (stream, deleted) = (TcpStream::connect(address).unwrap(), &deleted);
+            scope.spawn(move || delete_all(stream, jobs, deleted));
+        }
+        while deleted.load(Ordering::Relaxed) < 1000 {
+            thread::yield_now();
+        }
+        site.server.signal(Signal::TERM);
+        assert!(site.server.wait().success());
+    });
+    let deleted = deleted.into_inner();
+    let site = start();
+    wait_for("the history", || past(&site.http, "default"));
+    let answer = site.get("/api/v1/queues/default/history");
+    let page: Value = serde_json::from_str(&answer.body).unwrap();
+    let total = page["total"].as_u64().unwrap();
+    assert!(total >= deleted, "{deleted} jobs were deleted, and the history has {total}");
+    assert!(deleted < CLIENTS * JOBS, "the stop must come in the middle");
 }
 
 #[test]
