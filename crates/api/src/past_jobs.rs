@@ -38,6 +38,8 @@ const ENTRIES_MAX: usize = 1_000_000;
 /// The memory of the index, at most: this part of the limit of memory, and this many bytes.
 const INDEX_PARTS: u64 = 8;
 const INDEX_BYTES_MAX: u64 = 256 << 20;
+/// Each second, this many jobs with attempts are checked: whether their history can go on.
+const CHECKS_MAX: usize = 500;
 const PARAMETERS: [&str; 4] = ["outcome", "body", "limit", "cursor"];
 /// The parameters that choose an entry of a job.
 const OF_ENTRY: [&str; 2] = ["queue", "left_at"];
@@ -297,8 +299,12 @@ impl Api {
     }
 
     fn collect(&self, adding: &Adding) {
+        let known = adding.0.store.get();
+        let mut gone = known.map(|store| store.next_pending(CHECKS_MAX)).unwrap_or_default();
         let (milestones, dropped, at) = {
             let mut turn = self.turn();
+            // If one of them has ended until now, its end is among the milestones.
+            gone.retain(|id| !turn.may_have_history(*id));
             let (milestones, dropped) = turn.take_milestones();
             let now = turn.now();
             (milestones, dropped, Moment { now, wall: turn.wall_at(now) })
@@ -314,6 +320,9 @@ impl Api {
             Store::open(folder, bounds, at)
         });
         store.add(milestones, dropped, at);
+        if !gone.is_empty() {
+            store.forget(&gone);
+        }
         let bytes = store.summary().memory_bytes;
         let before = self.past.counted_bytes.swap(bytes, Relaxed);
         self.setup.door.broker().add_outside_bytes(bytes as i64 - before as i64);

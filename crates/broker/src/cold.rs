@@ -179,7 +179,7 @@ impl Cold {
     }
 
     /// Whether there are jobs that are not in memory.
-    fn has_absent_jobs(&self) -> bool {
+    pub(crate) fn has_absent_jobs(&self) -> bool {
         !self.blocks.is_empty() || self.damage.has_lost()
     }
 

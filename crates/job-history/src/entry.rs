@@ -21,8 +21,8 @@ pub struct Entry {
     pub priority: u32,
     /// Its ttr in seconds. 0 for no limit.
     pub ttr_s: u32,
-    /// How often it was taken. If this is more than the number of `attempts`, the first ones are not
-    /// known.
+    /// How often it was taken. If this is more than the number of `attempts`, the first ones are in the
+    /// entries of queues that it had left before, or are not known.
     pub takes: u32,
     /// The last attempts, in their order.
     pub attempts: Vec<Attempt>,

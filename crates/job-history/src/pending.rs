@@ -46,6 +46,8 @@ pub(crate) struct Pending {
     bytes: usize,
     /// How many of the attempts each file has. A file that is not here has none.
     in_files: BTreeMap<u32, u64>,
+    /// The job at which [`Pending::next_jobs`] goes on.
+    next: u64,
 }
 
 fn bytes_of(attempt: &Attempt) -> usize {
@@ -76,6 +78,18 @@ impl Job {
 impl Pending {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes as u64
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The next jobs with attempts, at most this many. After the last job, the first one is next.
+    pub(crate) fn next_jobs(&mut self, max: usize) -> Vec<u64> {
+        let mut rest = self.jobs.range(self.next..).map(|(job, _)| *job);
+        let jobs = rest.by_ref().take(max).collect();
+        self.next = rest.next().unwrap_or(0);
+        jobs
     }
 
     /// Whether a file has attempts at jobs that have not left.
@@ -135,6 +149,11 @@ impl Pending {
     /// A file is deleted. The attempts stay in memory.
     pub(crate) fn forget_file(&mut self, file: u32) {
         self.in_files.remove(&file);
+    }
+
+    /// The job has gone, and no history has it.
+    pub(crate) fn forget(&mut self, job: u64) {
+        self.leave(job, Millis(0));
     }
 
     /// The job leaves its queue. Returns its attempts. If one goes on, it ends now.

@@ -183,9 +183,27 @@ impl Store {
         inner.delete_unused();
     }
 
-    /// Whether [`Store::add`] would do nothing without milestones, because no entry can become too old.
+    /// Jobs with attempts that have not left, at most this many. Each call returns the next ones. The
+    /// caller must check whether the history can still hear of them: see [`Store::forget`].
+    pub fn next_pending(&self, max: usize) -> Vec<JobId> {
+        self.lock().pending.next_jobs(max).into_iter().map(JobId).collect()
+    }
+
+    /// Forgets the attempts at jobs that have gone without an entry, or whose policy keeps no history any
+    /// more. Otherwise the attempts would stay, and their files.
+    pub fn forget(&self, jobs: &[JobId]) {
+        let mut inner = self.lock();
+        for job in jobs {
+            inner.pending.forget(job.0);
+        }
+        inner.delete_unused();
+    }
+
+    /// Whether [`Store::add`] would do nothing without milestones, because no entry can become too old,
+    /// and [`Store::next_pending`] has no jobs.
     pub fn is_idle(&self) -> bool {
-        self.lock().index.len() == 0
+        let inner = self.lock();
+        inner.index.len() == 0 && inner.pending.is_empty()
     }
 
     /// A page of the entries of a queue that its policy keeps at this time, newest first.

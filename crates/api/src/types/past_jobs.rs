@@ -48,7 +48,7 @@ pub struct PastJob {
     pub priority: u32,
     /// The time that a worker has for the job. 0 for no limit.
     pub ttr_s: u32,
-    /// How often it was taken.
+    /// How often it was taken, also in queues that it had left before.
     pub takes: u32,
     /// The last attempts, at most 20, the first one first.
     pub attempts: Vec<PastAttempt>,

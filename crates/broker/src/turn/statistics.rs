@@ -81,6 +81,15 @@ impl Turn<'_> {
         self.core.engine.has_milestones()
     }
 
+    /// Whether the history of a job can go on: the job exists, and the policy of its queue keeps a
+    /// history. Also true if the job may be cold, because only the log knows the cold jobs.
+    pub fn may_have_history(&self, id: JobId) -> bool {
+        match self.core.engine.slot(id) {
+            Ok(slot) => self.core.engine.keeps_history(slot),
+            Err(_) => self.core.cold.has_absent_jobs(),
+        }
+    }
+
     /// Takes the milestones since the last call, and the number of those that were dropped because
     /// this call came too late.
     pub fn take_milestones(&mut self) -> (Vec<Milestone>, u64) {

@@ -255,7 +255,7 @@ pub(super) static TEXTS: Texts = Texts {
         run_again: "Run again",
         life: "What happened",
         attempt: |worker, waited, ran| format!("taken by {worker} after {waited}, for {ran}"),
-        unknown: |count| format!("{count} attempts that are not known"),
+        unknown: |count| format!("{count} earlier attempts that this entry does not have"),
         kept: |bytes| format!("The history has the first {bytes} bytes."),
     },
     actions: Actions {

@@ -257,7 +257,7 @@ pub(super) static TEXTS: Texts = Texts {
         run_again: "再执行一次",
         life: "经过",
         attempt: |worker, waited, ran| format!("等待 {waited} 后被 {worker} 取出，持有 {ran}"),
-        unknown: |count| format!("另有 {count} 次取出，详情未知"),
+        unknown: |count| format!("另有 {count} 次更早的取出，不在此条记录中"),
         kept: |bytes| format!("历史只有开头的 {bytes} 字节。"),
     },
     actions: Actions {

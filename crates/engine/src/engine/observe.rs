@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Whether somebody keeps the history of a job.
-    pub(super) fn keeps_history(&self, slot: JobSlot) -> bool {
+    pub fn keeps_history(&self, slot: JobSlot) -> bool {
         self.is_observed && self.history_of(self.jobs[slot].queue()).is_some()
     }
 

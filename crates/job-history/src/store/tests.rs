@@ -448,6 +448,25 @@ fn attempts_at_jobs_that_have_not_left_survive_a_restart() {
 }
 
 #[test]
+fn attempts_at_jobs_that_have_gone_hold_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let failed_at = |job, at| failed(job, at, DeathCause::TimedOut);
+    let store = open(Some(folder.path()), BOUNDS, 0);
+    add(&store, (1..=5).flat_map(|job| [taken(job, 10), failed_at(job, 11)]).collect(), 11);
+    // The process ends before it writes that the jobs have left.
+    drop(store);
+    let store = open(Some(folder.path()), BOUNDS, 20);
+    assert!(!store.is_idle());
+    let next = |max| store.next_pending(max).iter().map(|job| job.0).collect::<Vec<_>>();
+    assert_eq!((next(3), next(3), next(9)), (vec![1, 2, 3], vec![4, 5], vec![1, 2, 3, 4, 5]));
+    store.forget(&[JobId(1), JobId(2), JobId(4), JobId(5), JobId(9)]);
+    assert_eq!((next(9), files(folder.path()).len()), (vec![3], 1));
+    store.forget(&[JobId(3)]);
+    assert!(store.is_idle() && files(folder.path()).is_empty());
+    assert_eq!(next(9), [0; 0]);
+}
+
+#[test]
 fn each_entry_of_a_job_can_be_found() {
     let store = open(None, BOUNDS, 0);
     let leaves = |queue: &[u8], at, why| {

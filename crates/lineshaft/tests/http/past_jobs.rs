@@ -221,6 +221,25 @@ fn a_stop_loses_nothing_that_any_of_the_threads_answered() {
 }
 
 #[test]
+fn a_history_that_is_turned_off_keeps_no_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lineshaft.toml");
+    std::fs::write(&file, HISTORY).unwrap();
+    let site = Site::start(folder.path(), &["--data", "d"]);
+    // The folder comes with the first second of the server.
+    let files =
+        || std::fs::read_dir(folder.path().join("d/job-history")).map_or(0, Iterator::count);
+    let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
+    let id = client.put(0, 0, 60, b"x").unwrap();
+    assert_eq!(client.reserve(0).unwrap().unwrap().id, id);
+    client.expect(&format!("release {id} 0 0"), "RELEASED").unwrap();
+    wait_for("the file of the attempt", || (files() == 1).then_some(()));
+    std::fs::write(&file, "").unwrap();
+    site.server.signal(Signal::HUP);
+    wait_for("the file to go", || (files() == 0).then_some(()));
+}
+
+#[test]
 fn the_tool_shows_jobs_and_puts_copies() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("lineshaft.toml"), HISTORY).unwrap();
