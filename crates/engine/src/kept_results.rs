@@ -32,17 +32,21 @@ pub struct KeptResult {
 }
 
 impl KeptResult {
-    fn bytes(&self) -> usize {
-        let result = match &self.news {
+    /// The length of the result.
+    fn len(&self) -> usize {
+        match &self.news {
             News::Data(bytes)
             | News::Warning(bytes)
             | News::Progress(bytes)
             | News::Complete(bytes)
             | News::Exception(bytes) => bytes.len(),
             News::Fail => 0,
-        };
+        }
+    }
+
+    fn bytes(&self) -> usize {
         // The table of keys has the key, too.
-        RESULT_BYTES + result + 2 * self.unique.len()
+        RESULT_BYTES + self.len() + 2 * self.unique.len()
     }
 }
 
@@ -145,7 +149,7 @@ impl KeptResults {
     ) -> usize {
         self.bytes -= self.table.remove(job);
         let bytes = kept.bytes();
-        if bytes > RESULT_BYTES_MAX.min(self.bytes_max) {
+        if kept.len() > RESULT_BYTES_MAX || bytes > self.bytes_max {
             return 0;
         }
         let mut removed = 0;
@@ -275,12 +279,22 @@ mod tests {
     }
 
     #[test]
+    fn a_result_of_the_greatest_length_is_kept() {
+        let (mut results, mut timers) = (KeptResults::default(), Timers::default());
+        results.insert(JobId(1), kept(10, b"key", RESULT_BYTES_MAX), Millis(0), &mut timers);
+        results.insert(JobId(2), kept(10, b"", RESULT_BYTES_MAX + 1), Millis(0), &mut timers);
+        let is_kept = |job| results.get(JobId(job), Millis(0)).is_some();
+        assert_eq!((is_kept(1), is_kept(2)), (true, false));
+    }
+
+    #[test]
     fn an_outcome_that_is_not_kept_hides_an_earlier_one_with_its_key() {
         let (mut results, mut timers) = (KeptResults::default(), Timers::default());
         results.insert(JobId(1), kept(10, b"key", 5), Millis(0), &mut timers);
         results.ended(b"key", JobId(1));
         assert!(results.with_key(b"key", Millis(0)).is_some());
-        results.insert(JobId(2), kept(10, b"key", RESULT_BYTES_MAX), Millis(0), &mut timers);
+        let too_long = kept(10, b"key", RESULT_BYTES_MAX + 1);
+        results.insert(JobId(2), too_long, Millis(0), &mut timers);
         results.ended(b"key", JobId(2));
         assert_eq!(results.get(JobId(2), Millis(0)), None);
         assert_eq!(results.with_key(b"key", Millis(0)), None);

@@ -318,7 +318,7 @@ fn a_lower_limit_of_memory_ends_the_results_that_end_first() {
 #[test]
 fn a_job_without_a_kept_result_hides_that_of_an_earlier_job_with_its_key() {
     let (mut world, client, worker) = keeping(60_000);
-    let too_long = vec![b'x'; RESULT_BYTES_MAX];
+    let too_long = vec![b'x'; RESULT_BYTES_MAX + 1];
     // The second function keeps no results.
     for (function, result) in [(&b"work"[..], &too_long[..]), (b"plain", b"")] {
         submitted(&mut world, client, b"work", b"key");
