@@ -271,7 +271,9 @@ impl From<PutRefusal> for Problem {
             PutRefusal::LogFull => (ProblemKind::LogFull, "finish jobs, or free disk space"),
             PutRefusal::MemoryFull => (ProblemKind::MemoryFull, "finish jobs to make room"),
             PutRefusal::JobsFull => (ProblemKind::JobsFull, "finish jobs, or see `limits.jobs`"),
-            PutRefusal::NoNewQueue => (ProblemKind::NoNewQueue, "see `limits.queues`"),
+            PutRefusal::NoNewQueue => {
+                (ProblemKind::NoNewQueue, "see `limits.queues` and `limits.memory`")
+            }
             PutRefusal::WritesBlocked => {
                 (ProblemKind::WritesBlocked, "an admin can set the status to `up`")
             }

@@ -25,7 +25,7 @@ impl Caller<'_> {
             }
         });
         if let Err(refusal) = admitted {
-            return Answer::at_once(Err(refusal));
+            return self.shared.not_admitted(self.core, refusal);
         }
         if !self.shared.admits_queue(self.core, queue) {
             return self.shared.no_new_queue();

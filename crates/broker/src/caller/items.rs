@@ -21,7 +21,7 @@ impl Caller<'_> {
         let bytes = put_bytes(&self.core.engine, |_| queue, body.len());
         let admitted = self.shared.admit(self.core, bytes, |engine| engine.puts_are_logged(queue));
         if let Err(refusal) = admitted {
-            return Answer::at_once(Err(refusal));
+            return self.shared.not_admitted(self.core, refusal);
         }
         if !self.shared.admits_queue(self.core, queue) {
             return self.shared.no_new_queue();

@@ -41,7 +41,7 @@ impl Caller<'_> {
             engine.puts_are_logged(put_name(engine, session, None))
         });
         if let Err(refusal) = admitted {
-            return Answer::at_once(Err(refusal));
+            return self.shared.not_admitted(self.core, refusal);
         }
         let core = &mut *self.core;
         let put = core.engine.put_partly(self.session, job, unsent, body, &mut core.effects);

@@ -79,11 +79,10 @@ impl Caller<'_> {
         if let Err(refusal) = self.admit_move(id) {
             return Answer::at_once(Err(refusal.into()));
         }
-        let core = &mut *self.core;
-        let origin = core.engine.origin_after_redrive(id);
-        if origin.is_some_and(|origin| !self.shared.admits_queue(core, origin)) {
-            return Answer::at_once(Err(PutRefusal::NoNewQueue.into()));
+        if let Err(refusal) = self.check_redrive(id) {
+            return Answer::new(Err(refusal), self.core.after_id(id));
         }
+        let core = &mut *self.core;
         let done = core.engine.redrive(id, &mut core.effects);
         core.apply_effects();
         Answer::new(done.map_err(RedriveRefusal::from), core.after_id(id))

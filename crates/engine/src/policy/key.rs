@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -213,16 +214,14 @@ fn hex(hash: &KeyHash) -> String {
     })
 }
 
-/// The address without its port. An address of IPv6 with a port has brackets. The name of a client can
-/// have colons, too.
-fn host(address: &str) -> &str {
-    if let Some(rest) = address.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or(rest);
+/// The address without its port. An address of IPv6 with a port has brackets. Other texts stay as they
+/// are, because the name of a client can have colons and digits, too.
+fn host(client: &str) -> &str {
+    if client.parse::<SocketAddr>().is_err() {
+        return client;
     }
-    match address.split_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() => host,
-        _ => address,
-    }
+    let host = client.rsplit_once(':').map_or(client, |(host, _port)| host);
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 impl FromStr for Key {
@@ -600,6 +599,7 @@ mod tests {
         assert_eq!((of("[::1]:4711"), of("::1")), ("::1".into(), "::1".into()));
         assert_eq!((of("fe80::1"), of("unix")), ("fe80::1".into(), "unix".into()));
         assert_eq!((of("team:mail"), of("")), ("team:mail".into(), String::new()));
+        assert_eq!((of("team:1"), of("[team]")), ("team:1".into(), "[team]".into()));
     }
 
     #[test]

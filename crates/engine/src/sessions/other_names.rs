@@ -15,6 +15,8 @@ use crate::policy::Name;
 /// The bytes of a name in a list, apart from its text: an entry in each of two trees, whose nodes are
 /// not full.
 const NAME_BYTES: u64 = 112;
+/// The bytes that the first node of each of the two trees needs beyond this, because it is nearly empty.
+const LIST_BYTES: u64 = 656;
 /// The bytes of the counts of references to a text.
 const TEXT_HEAD_BYTES: usize = 2 * size_of::<usize>();
 
@@ -153,7 +155,7 @@ impl NameList {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        if self.is_empty() { 0 } else { LIST_BYTES + self.bytes }
     }
 }
 
@@ -206,6 +208,8 @@ mod tests {
         }
         assert_eq!(list.surplus(), NAMES as usize - 1);
         assert_eq!(names(&list).len(), NAMES as usize);
+        let each = list.bytes() / u64::from(2 * NAMES);
+        assert!((112..200).contains(&each), "{each} bytes for a name");
         for number in 0..NAMES {
             assert_eq!(list.of(QueueId(10 + number)).count(), 1);
             list.forget(QueueId(10 + number));
