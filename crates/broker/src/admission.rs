@@ -217,20 +217,6 @@ impl Shared {
         })
     }
 
-    /// The answer if the server does not admit a put.
-    pub(crate) fn not_admitted<T>(
-        &self,
-        core: &Core,
-        refusal: PutRefusal,
-    ) -> Answer<Result<T, PutRefusal>> {
-        let after = match refusal {
-            // As with a full queue, the reply waits for the jobs that reach the limit.
-            PutRefusal::JobsFull => core.ledger.after_all(),
-            _ => Position::NONE,
-        };
-        Answer::new(Err(refusal), after)
-    }
-
     /// The answer if the put would create a queue, but the limit of queues is reached.
     pub(crate) fn no_new_queue<T>(&self) -> Answer<Result<T, PutRefusal>> {
         self.refusals.count(PutRefusal::NoNewQueue);
@@ -258,4 +244,14 @@ impl Shared {
     fn has_memory_for(&self, core: &Core, body_bytes: usize) -> bool {
         self.memory.admits(core.memory_bytes(), body_bytes)
     }
+}
+
+/// The answer if the server does not admit a put.
+pub(crate) fn not_admitted<T>(core: &Core, refusal: PutRefusal) -> Answer<Result<T, PutRefusal>> {
+    let after = match refusal {
+        // As with a full queue, the reply waits for the jobs that reach the limit.
+        PutRefusal::JobsFull => core.ledger.after_all(),
+        _ => Position::NONE,
+    };
+    Answer::new(Err(refusal), after)
 }

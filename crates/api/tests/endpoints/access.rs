@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use api::AccessSettings;
 use api::tokens::{Entry, EntryKind, TokenFile, new_token};
 use api::types::{Role, Via};
-use api::{AccessSettings, PREFIX};
 use axum::body::Body;
 use broker::policy::{Rule, Rules, Setting};
 use http_api::{Peer, sha256};
@@ -56,11 +56,10 @@ impl Guarded {
 
     /// Sends a request from another machine.
     fn ask(&self, method: &str, path: &str, headers: &[(&'static str, &str)], peer: Peer) -> Reply {
-        let mut request = Request::builder().method(method).uri(format!("{PREFIX}{path}"));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut request = request.body(Body::empty()).unwrap();
+        self.send(request(method, path, headers, b""), peer)
+    }
+
+    fn send(&self, mut request: Request<Body>, peer: Peer) -> Reply {
         let gate = Gate { names: Arc::new(Names::default()), reach: Reach::Network };
         request.extensions_mut().insert(gate);
         request.extensions_mut().insert(peer);
@@ -372,10 +371,14 @@ fn a_limit_for_each_client_counts_for_each_name() {
         let put = guarded.ask_as(token, "POST", "/queues/mail/jobs");
         assert_eq!(put.status, 201, "{}", put.body);
     }
-    let take = || guarded.world.post("/take", &json!({ "queues": ["mail"] }));
-    let first = take().body["job"]["id"].as_u64().unwrap();
-    let second = take().body["job"]["id"].as_u64().unwrap();
+    let bearer = format!("Bearer {admin}");
+    let headers = [("authorization", &*bearer), ("content-type", "application/json")];
+    let take = || {
+        let asked = request("POST", "/take", &headers, br#"{"queues":["mail"]}"#);
+        guarded.send(asked, Peer::default()).body["job"]["id"].as_u64().unwrap()
+    };
+    let (first, second) = (take(), take());
     assert_eq!(second, first + 2, "the second job of the operator waits for its first one");
-    let queue = guarded.world.get("/queues/mail");
+    let queue = guarded.ask_as(admin, "GET", "/queues/mail").body;
     assert_eq!((&queue["ready"], &queue["leased"]), (&json!(1), &json!(2)));
 }

@@ -2,7 +2,7 @@
 
 use engine::{JobId, NotFound, Submit};
 
-use crate::admission::put_bytes;
+use crate::admission::{not_admitted, put_bytes};
 use crate::{Answer, Caller, PutRefusal};
 
 /// # Jobs with an outcome: for their clients
@@ -25,7 +25,7 @@ impl Caller<'_> {
             }
         });
         if let Err(refusal) = admitted {
-            return self.shared.not_admitted(self.core, refusal);
+            return not_admitted(self.core, refusal);
         }
         if !self.shared.admits_queue(self.core, queue) {
             return self.shared.no_new_queue();

@@ -2,7 +2,7 @@
 
 use engine::{Body, Choice, LeaseId, NotFound, Patience, ReadMode, Refused, SessionId, Take, When};
 
-use crate::admission::put_bytes;
+use crate::admission::{not_admitted, put_bytes};
 use crate::core::Core;
 use crate::{Answer, Blocked, Caller, Position, PutRefusal};
 
@@ -21,7 +21,7 @@ impl Caller<'_> {
         let bytes = put_bytes(&self.core.engine, |_| queue, body.len());
         let admitted = self.shared.admit(self.core, bytes, |engine| engine.puts_are_logged(queue));
         if let Err(refusal) = admitted {
-            return self.shared.not_admitted(self.core, refusal);
+            return not_admitted(self.core, refusal);
         }
         if !self.shared.admits_queue(self.core, queue) {
             return self.shared.no_new_queue();

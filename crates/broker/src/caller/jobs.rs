@@ -7,7 +7,7 @@ use engine::{
 };
 
 use super::holds_logged;
-use crate::admission::put_bytes;
+use crate::admission::{not_admitted, put_bytes};
 use crate::core::Core;
 use crate::{Answer, Caller, PutRefusal, Refusal};
 
@@ -41,7 +41,7 @@ impl Caller<'_> {
             engine.puts_are_logged(put_name(engine, session, None))
         });
         if let Err(refusal) = admitted {
-            return self.shared.not_admitted(self.core, refusal);
+            return not_admitted(self.core, refusal);
         }
         let core = &mut *self.core;
         let put = core.engine.put_partly(self.session, job, unsent, body, &mut core.effects);

@@ -41,11 +41,15 @@ pub(crate) fn all(comparison: &Comparison) -> Vec<Plot> {
 
 /// The rates of all rows that compare different programs.
 pub(crate) fn rates(comparison: &Comparison) -> Option<DotChart> {
-    let mut series = vec![program(comparison.rows.first()?.row.ours.peer)];
+    let ours = program(comparison.rows.first()?.row.ours.peer);
+    let mut series = vec![ours];
     let mut groups = [("In memory", Vec::new()), ("On disk", Vec::new())]
         .map(|(name, rows)| (name.to_owned(), rows));
     let mut cells: BTreeMap<Cell, usize> = BTreeMap::new();
-    for outcome in comparison.rows.iter().filter(|outcome| compares_rates(outcome)) {
+    // A row of a bare loop, or of three nodes, has no dot of Lineshaft.
+    let is_ours = |outcome: &&Outcome| program(outcome.row.ours.peer) == ours;
+    for outcome in comparison.rows.iter().filter(is_ours).filter(|outcome| compares_rates(outcome))
+    {
         let (Some(ours), Some(value), Some(theirs)) =
             (outcome.ours, outcome.theirs, outcome.row.theirs)
         else {
@@ -338,6 +342,13 @@ mod tests {
         assert_eq!(rows(0), [("put, 50×32", 3), ("reserve + delete, 50×32", 2)]);
         let on_disk = [("put, 50×1 · beanstalkd -b -f 0", 2), ("put, 50×1 · beanstalkd -b", 2)];
         assert_eq!(rows(1), on_disk);
+    }
+
+    #[test]
+    fn a_bare_loop_is_not_shown_as_lineshaft() {
+        let chart = rates(&comparison_of(&["T1", "T1m", "T6m"])).expect("it has rates");
+        assert_eq!(chart.series, ["Lineshaft", "beanstalkd"]);
+        assert_eq!(chart.groups.iter().map(|(_, rows)| rows.len()).sum::<usize>(), 1);
     }
 
     #[test]
