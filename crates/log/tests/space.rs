@@ -302,6 +302,32 @@ fn a_slice_is_copied_in_parts_and_clients_write_between_them() {
     world.reopen(end).unwrap();
 }
 
+/// The owner's lock is held while a part is copied, and each job costs the owner time, however small
+/// its body is.
+#[test]
+fn a_part_has_few_jobs_even_if_their_bodies_are_small() {
+    let mut world = World::new(3, FaultDisk::new(3, 1 << 30), settings(Sync::Always)).unwrap();
+    world.plain = true;
+    world.body_bytes_max = 8;
+    for _ in 0..4000 {
+        world.put();
+    }
+    world.work_up_to(4);
+    let mut moves = Vec::new();
+    while world.log.first_segment() < 2 {
+        let before = world.places().clone();
+        world.reclaim_once();
+        moves.push(before.iter().filter(|&(id, slot)| world.places()[id] != *slot).count());
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+        assert!(moves.len() < 10_000, "reclaim frees nothing: {:?}", world.log.usage());
+    }
+    assert_eq!(moves.iter().max(), Some(&128), "{moves:?}");
+    let end = world.log.written();
+    world.disk.restart();
+    world.reopen(end).unwrap();
+}
+
 #[test]
 fn a_full_disk_refuses_puts_and_heals() {
     for seed in 0..10 {

@@ -446,6 +446,11 @@ impl World {
         }
     }
 
+    /// Where the log has each job.
+    pub fn places(&self) -> &BTreeMap<u64, Slot> {
+        &self.places
+    }
+
     /// Whether reclaim has work: it wants a slice, or has begun one.
     pub fn reclaim_wanted(&self) -> bool {
         self.slice.is_some() || self.log.reclaim_wanted()
