@@ -1,10 +1,12 @@
 //! The bare loop: the smallest server that answers the generator's requests. It has no queues, no
 //! priorities and no checks. A put gets its reply at once, or goes to a client that waits for a job
 //! of this queue. With a log, a put is written and synced before its reply, in one group with all
-//! other puts that have arrived.
+//! other puts that have arrived. It also passes Gearman's foreground jobs to a worker, without a log.
 //!
 //! A comparison measures it beside the real servers. A server with the same promise needs at least
 //! this time for the kernel's work, so no server with one thread can be much faster.
+
+mod gearman;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -30,6 +32,7 @@ struct Connection {
     /// The beginning of a request.
     input: Vec<u8>,
     output: Vec<u8>,
+    /// The queue of puts and takes, or the function of a worker.
     queue: Vec<u8>,
 }
 
@@ -37,6 +40,7 @@ struct BareLoop {
     connections: HashMap<Token, Connection>,
     /// The queues that a client watches. The jobs of other queues are forgotten.
     watched: HashMap<Vec<u8>, Watched>,
+    functions: HashMap<Vec<u8>, gearman::Function>,
     /// Connections with output.
     answered: Vec<Token>,
     log: Option<Log>,
@@ -91,6 +95,7 @@ pub(crate) fn serve(address: SocketAddr, folder: Option<&Path>) -> anyhow::Resul
     let mut bare = BareLoop {
         connections: HashMap::new(),
         watched: HashMap::new(),
+        functions: HashMap::new(),
         answered: Vec::new(),
         log: folder.map(Log::create).transpose()?,
     };
@@ -166,6 +171,9 @@ impl BareLoop {
 
     /// Answers all complete requests. Returns their length.
     fn requests(&mut self, token: Token, input: &[u8]) -> anyhow::Result<usize> {
+        if input.first() == Some(&0) {
+            return self.packets(token, input);
+        }
         let mut at = 0;
         while let Some(len) = input[at..].iter().position(|byte| *byte == b'\n') {
             let line = &input[at..at + len.saturating_sub(1)];
@@ -252,19 +260,23 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn it_passes_a_put_to_a_waiting_client() {
+    /// Starts a bare loop. Returns its address when it accepts connections.
+    pub(super) fn serving(folder: Option<&Path>) -> SocketAddr {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = free.expect("a free port");
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().to_owned();
-        std::thread::spawn(move || serve(address, Some(&path)));
-        let connect = || loop {
-            if let Ok(stream) = std::net::TcpStream::connect(address) {
-                break BufReader::new(stream);
-            }
+        let folder = folder.map(Path::to_owned);
+        std::thread::spawn(move || serve(address, folder.as_deref()));
+        while std::net::TcpStream::connect(address).is_err() {
             std::thread::yield_now();
-        };
+        }
+        address
+    }
+
+    #[test]
+    fn it_passes_a_put_to_a_waiting_client() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = serving(Some(folder.path()));
+        let connect = || BufReader::new(std::net::TcpStream::connect(address).expect("it serves"));
         let (mut consumer, mut producer) = (connect(), connect());
         let expect = |client: &mut BufReader<std::net::TcpStream>, expected: &str| {
             let mut line = String::new();

@@ -1,19 +1,26 @@
 //! Measures a queue with very many jobs: the memory of each further job, and the rates of puts and
-//! takes compared with those of a short queue on the same server.
+//! takes compared with those of a short queue on the same server. At the end, all jobs are taken.
 //!
 //! A job is in memory until its segment of the log is full. These jobs use more memory than all
 //! others. So memory is read when a segment has just begun.
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+
 use crate::beanstalk_client::Client;
 use crate::compare::lab::Lab;
 use crate::compare::lab::server::Server;
+use crate::compare::outcome::result::median;
 use crate::compare::plan::sizes::TURNS;
 use crate::compare::plan::work::{Metric, Sample};
 use crate::{interrupt, process};
 
 const QUEUE: &str = "deep";
+/// A queue that is short while the deep queue is drained.
+const SHORT_QUEUE: &str = "short";
+/// The deep queue is drained in this many parts, with takes from the short queue between them.
+const DRAIN_PARTS: u64 = 10;
 /// The jobs of one put to fill the queue.
 const FILL_JOBS: u64 = 200_000;
 /// The jobs of one put to find the beginning of a segment.
@@ -37,6 +44,9 @@ pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let mut client = Client::connect(server.address)?;
     let found = client.tube_figure(QUEUE, "current-jobs-ready")?;
     anyhow::ensure!(found == jobs, "{found} of {jobs} jobs were there at the end");
+    let drained = queue.drain()?;
+    let found = client.tube_figure(QUEUE, "current-jobs-ready")?;
+    anyhow::ensure!(found == 0, "{found} jobs were left after the drain");
     Ok(Sample::from([
         (Metric::BytesPerTailJob, (bytes - first_bytes) / (jobs - first_jobs) as f64),
         (Metric::ResidentBytes, queue.highest as f64),
@@ -46,6 +56,7 @@ pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
         (Metric::TakeRate { deep: true }, deep_take),
         (Metric::DeepPutRatio, deep_put / short_put),
         (Metric::DeepTakeRatio, deep_take / short_take),
+        (Metric::DeepDrainRatio, drained),
     ]))
 }
 
@@ -73,6 +84,24 @@ impl Filling<'_> {
         let resident = process::resident_bytes(self.server.pid())?;
         self.highest = self.highest.max(resident);
         Ok(resident)
+    }
+
+    /// Takes all jobs, in parts. Returns the median of the ratios of each part's rate to that of the
+    /// short queue just before and after.
+    fn drain(&mut self) -> anyhow::Result<f64> {
+        let mut ratios = Vec::new();
+        let mut before = short_take_rate(self.lab, self.server)?;
+        for parts in (1..=DRAIN_PARTS).rev() {
+            let count = self.jobs / parts;
+            let rate = count as f64 / self.lab.take_jobs(self.server, QUEUE, count)?;
+            self.jobs -= count;
+            self.highest = self.highest.max(process::resident_bytes(self.server.pid())?);
+            let after = short_take_rate(self.lab, self.server)?;
+            ratios.push(rate / f64::midpoint(before, after));
+            before = after;
+        }
+        ratios.sort_by(f64::total_cmp);
+        median(&ratios).context("there is a part")
     }
 
     /// Puts jobs until the log begins a segment, and waits until no more jobs become cold. Returns
@@ -103,6 +132,13 @@ fn rates(lab: &Lab, server: &Server) -> anyhow::Result<[f64; 2]> {
         }
     }
     Ok(seconds.map(|seconds| count as f64 * f64::from(TURNS) / seconds))
+}
+
+/// Puts jobs into the short queue, takes them, and returns the rate of the takes.
+fn short_take_rate(lab: &Lab, server: &Server) -> anyhow::Result<f64> {
+    let count = lab.sizes.backlog_jobs / 4;
+    lab.put_jobs(server, SHORT_QUEUE, count)?;
+    Ok(count as f64 / lab.take_jobs(server, SHORT_QUEUE, count)?)
 }
 
 /// Waits until the number of cold jobs does not change any more.

@@ -26,6 +26,8 @@ pub(crate) struct HeavyLoad {
     pub(crate) disconnects: Vec<Disconnect>,
     /// Connections that must only stay open.
     pub(crate) held: Vec<TcpStream>,
+    /// Programs that run until the end of the load.
+    pub(crate) programs: Vec<loads::BusyLoop>,
 }
 
 impl HeavyLoad {
@@ -33,13 +35,14 @@ impl HeavyLoad {
         once: impl FnMut() -> anyhow::Result<()> + Send + 'static,
         disconnects: Vec<Disconnect>,
     ) -> Self {
-        Self { loops: vec![Box::new(once)], disconnects, held: Vec::new() }
+        Self { loops: vec![Box::new(once)], disconnects, ..Self::default() }
     }
 
     fn add(&mut self, mut other: Self) {
         self.loops.append(&mut other.loops);
         self.disconnects.append(&mut other.disconnects);
         self.held.append(&mut other.held);
+        self.programs.append(&mut other.programs);
     }
 }
 
@@ -58,6 +61,7 @@ pub(crate) fn prepare(heavy: Heavy, lab: &Lab, server: &Server) -> anyhow::Resul
 fn prepare_one(heavy: Heavy, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
     let (tubes, gearman, memcache) = (server.address, server.gearman, server.memcache);
     match heavy {
+        Heavy::BusyProcessors => loads::busy_processors(lab),
         Heavy::CheapRequests => repeated(tubes, b"ignore nosuch\r\n", 1),
         Heavy::ManyCheapRequests => repeated(tubes, b"ignore nosuch\r\n", 100),
         Heavy::Puts => repeated(tubes, b"put 0 0 60 1\r\nx\r\n", 1000),

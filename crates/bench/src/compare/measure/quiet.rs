@@ -83,7 +83,7 @@ fn beside(
     span: Duration,
     request_threads: &RequestThreads,
 ) -> anyhow::Result<(Latency, Latency)> {
-    let HeavyLoad { loops, disconnects, held } = load;
+    let HeavyLoad { loops, disconnects, held, programs } = load;
     let is_over = &AtomicBool::new(false);
     let latency = std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -121,7 +121,7 @@ fn beside(
         }
         measured.map(|()| (latency, running))
     });
-    drop(held);
+    drop((held, programs));
     latency
 }
 

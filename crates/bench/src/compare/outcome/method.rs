@@ -34,9 +34,10 @@ pub(super) fn text(comparison: &Comparison) -> String {
          repeat.\n\
          - The bare loop (the rows with an `m`) is a server in this program with one thread: it reads\n  \
          from all sockets that are readable, answers each put at once, and keeps no job. With a sync,\n  \
-         it first writes all puts of the round to a file that is filled before, and syncs it. So\n  \
-         these rows show about the most that a server with one thread can reach beside this load\n  \
-         generator, whatever its queue costs.\n\
+         it first writes all puts of the round to a file that is filled before, and syncs it. In\n  \
+         T13m, it passes a job to a worker, and the result to the client. So these rows show about\n  \
+         the most that a server with one thread can reach beside this load generator, whatever its\n  \
+         queue costs.\n\
          - With 20,000 queues in use, a `use` of another queue comes before each put. Takers watch\n  \
          one queue. The servers with one queue and with many run side by side. They are loaded in\n  \
          turn, {turns} times for {turn:.2} s each, because a machine changes from one second to the\n  \
@@ -64,9 +65,11 @@ pub(super) fn text(comparison: &Comparison) -> String {
          the median of its times alone, over all loads. With a log, large bodies measure the\n  \
          disk, so that row uses a server in memory. There are {idle_beside} idle connections. For\n  \
          L2, {burst_jobs} Gearman jobs are due in the same second.\n\
-         - The first four loads of L3 (`ignore`, `put`, jobs that come and go) are ordinary requests\n  \
-         and have no goal. They show how much of a ratio comes from the processors and the disk of\n  \
-         the machine: compare a row with the ordinary load that is most like it.\n\
+         - The first five loads of L3 have no goal. The first makes no request: on each of the two\n  \
+         processors, a program runs whenever the processor would be idle. The other four (`ignore`,\n  \
+         `put`, jobs that come and go) are ordinary requests. They show how much of a ratio comes\n  \
+         from the processors and the disk of the machine: compare a row with the one that is most\n  \
+         like it.\n\
          - \"p99 without waits for a processor\" (L3) leaves out the time in which the client's thread,\n  \
          the server's main thread or its committer was ready to run, while another thread had its\n  \
          processor. So it shows what the load costs a quiet client where each thread gets a\n  \
@@ -76,7 +79,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
          - Cost among many jobs (T18): one operation puts a job, reserves the first job of the queue\n  \
          and deletes that one, so the number of jobs stays the same. `--cost-jobs` sets the largest\n  \
          number, up to 30 million. Each server is compared with itself at 1,000 jobs.\n\
-         - Disks of other speeds (T9b, T9c): a small library replaces `fsync` and `fdatasync` of the\n  \
+         - Disks of other speeds (T9b, T9bm, T9c): a small library replaces `fsync` and `fdatasync` of the\n  \
          servers. Their data is in memory, and each sync takes the chosen time. The servers take\n  \
          turns as with many queues. beanstalkd -b replies before the sync, and syncs every 50 ms. If\n  \
          each of 50 clients waits for a sync of 1 ms, no server can reach more than 50,000 puts per\n  \
@@ -91,9 +94,11 @@ pub(super) fn text(comparison: &Comparison) -> String {
          - Deep queue (M3): `memory.jobs` and `memory.bodies` are {cold} MiB each, and {deep_jobs}\n  \
          jobs are put (`--deep-jobs`). Memory per job is the growth from a quarter of the jobs to\n  \
          all jobs. It is read when a file of the log has just begun, after jobs have become cold.\n  \
-         The highest resident memory is that of the whole fill. Before the fill and after it,\n  \
-         {deep_turn} jobs are put, and as many are taken, {turns} times. The ratios compare these\n  \
-         rates. Their goal is 0.7, and that of resident memory is 1 GiB for 100 million jobs.\n\
+         Before the fill and after it, {deep_turn} jobs are put, and as many are taken, {turns}\n  \
+         times. The ratios compare these rates. At the end, all jobs are taken in ten parts. Before\n  \
+         and after each part, {deep_turn} jobs go through a short queue of the same server; the\n  \
+         ratio is the median of the parts. The goal of the ratios is 0.7, and that of the highest\n  \
+         resident memory is 1 GiB for 100 million jobs.\n\
          - Restart: {restart_jobs} jobs of 20 bytes (D1) or {large_restart_jobs} jobs of 100 bytes\n  \
          (D2), SIGKILL, start. The time ends with the first reply, and every job must be there. The\n  \
          page cache is warm for every server. Both also use the server with cold jobs of M3, and wait\n  \

@@ -18,6 +18,8 @@ pub(crate) fn rows() -> Vec<Row> {
     let against = |id, what, metric, work, goal| {
         row(id, what, metric, cell(in_memory, work), Some(cell(builtin, work)), goal)
     };
+    let foreground = "foreground job to its result, one after the other, p50";
+    let bare_loop = Peer::BareLoop { syncs: false };
     let hundred =
         |what, metric| against(MANY_FUNCTIONS, what, metric, Work::IdleWorkers(100), Goal::Shown);
     let pipelined = shape(50, 32);
@@ -28,10 +30,18 @@ pub(crate) fn rows() -> Vec<Row> {
         durable(Work::Submit(pipelined), AtLeast(100.0, 500.0)),
         against(
             "T13",
-            "foreground job to its result, one after the other, p50",
+            foreground,
             Metric::P50Micros,
             Work::Foreground,
             Goal::RatioAtMost(0.9, 0.6),
+        ),
+        row(
+            "T13m",
+            foreground,
+            Metric::P50Micros,
+            cell(bare_loop, Work::Foreground),
+            Some(cell(builtin, Work::Foreground)),
+            Goal::Shown,
         ),
         memory("T14", Work::Grab(pipelined), AtLeast(20.0, 100.0)),
         against(

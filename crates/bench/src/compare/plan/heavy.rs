@@ -14,6 +14,7 @@ pub(crate) const EXPIRED_AGE: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Heavy {
+    BusyProcessors,
     CheapRequests,
     ManyCheapRequests,
     Puts,
@@ -59,7 +60,8 @@ impl fmt::Display for Heavy {
 
 impl Heavy {
     /// All loads, in the order of measurement.
-    pub(crate) const ALL: [Heavy; 31] = [
+    pub(crate) const ALL: [Heavy; 32] = [
+        Heavy::BusyProcessors,
         Heavy::CheapRequests,
         Heavy::ManyCheapRequests,
         Heavy::Puts,
@@ -100,13 +102,20 @@ impl Heavy {
     /// these loads with a log, but this result depends on the disk and not on the server.
     pub(crate) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 
-    /// Ordinary loads without heavy requests, measured in the same way. They show how much the
-    /// machine's processors and disk delay a quiet client.
-    pub(crate) const YARDSTICKS: [Heavy; 4] =
-        [Heavy::CheapRequests, Heavy::ManyCheapRequests, Heavy::Puts, Heavy::PassingJobs];
+    /// Loads without heavy requests, measured in the same way. The first makes no request at all,
+    /// the others are ordinary. They show how much the machine's processors and disk delay a quiet
+    /// client.
+    pub(crate) const YARDSTICKS: [Heavy; 5] = [
+        Heavy::BusyProcessors,
+        Heavy::CheapRequests,
+        Heavy::ManyCheapRequests,
+        Heavy::Puts,
+        Heavy::PassingJobs,
+    ];
 
     fn name(self) -> &'static str {
         match self {
+            Heavy::BusyProcessors => "processors that are never idle, and no request",
             Heavy::CheapRequests => "`ignore nosuch`",
             Heavy::ManyCheapRequests => "100 × `ignore nosuch`",
             Heavy::Puts => "1,000 × `put`",
@@ -156,7 +165,8 @@ impl Heavy {
             | Heavy::FlushAllExpired => 4,
             Heavy::ReserveOverTubes => 20,
             Heavy::ManyCheapRequests | Heavy::DropUnknown => 50,
-            Heavy::Puts
+            Heavy::BusyProcessors
+            | Heavy::Puts
             | Heavy::PassingJobs
             | Heavy::ReserveOverExpired
             | Heavy::Kick

@@ -115,6 +115,10 @@ fn sync_times() -> Vec<Row> {
             ("T9c", Goal::Shown)
         };
         rows.push(rate(id, work, LINESHAFT_DURABLE, BEANSTALKD_LOG, goal));
+        if id == "T9b" {
+            let bare_loop = Peer::BareLoop { syncs: true };
+            rows.push(rate("T9bm", work, bare_loop, BEANSTALKD_LOG, Goal::Shown));
+        }
         // A put of each of 500 connections would take seconds.
         if connections < 500 || micros <= 1000 {
             rows.push(rate("T9c", work, LINESHAFT_DURABLE, BEANSTALKD_EACH_WRITE, Goal::Shown));
@@ -395,12 +399,17 @@ fn deep_queue() -> Vec<Row> {
             Goal::AtMost(10.0, 2.0),
         ),
         row(
-            "resident memory while a deep queue is filled",
+            "resident memory while a deep queue is filled and emptied",
             Metric::ResidentBytes,
             Goal::AtMost(GIB, GIB),
         ),
         row("put, 50×32, deep queue to short queue", Metric::DeepPutRatio, as_fast),
         row("reserve + delete, 50×32, deep queue to short queue", Metric::DeepTakeRatio, as_fast),
+        row(
+            "reserve + delete of all jobs, 50×32, deep queue to short queue",
+            Metric::DeepDrainRatio,
+            as_fast,
+        ),
     ]
 }
 

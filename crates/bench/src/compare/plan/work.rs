@@ -398,6 +398,8 @@ pub(crate) enum Metric {
     /// The rate of puts into a deep queue, divided by the rate with a short queue.
     DeepPutRatio,
     DeepTakeRatio,
+    /// The same, for takes of all jobs of the deep queue.
+    DeepDrainRatio,
     /// The highest value of: bytes on disk, divided by twice the live bytes plus 4 segments.
     DiskOfBound,
     /// Bytes written to the log, divided by the bytes of clients' own entries.
@@ -431,6 +433,7 @@ impl Metric {
             | Metric::OfLimit
             | Metric::DeepPutRatio
             | Metric::DeepTakeRatio
+            | Metric::DeepDrainRatio
             | Metric::DiskOfBound
             | Metric::WrittenOfClients => format!("{}×", crate::table::three_digits(value)),
             Metric::BytesPerTailJob => format!("{value:.1} B"),
@@ -473,6 +476,7 @@ impl Metric {
             Metric::TakeRate { deep: true } => "reserve + delete, deep queue",
             Metric::DeepPutRatio => "puts, deep to short",
             Metric::DeepTakeRatio => "reserve + delete, deep to short",
+            Metric::DeepDrainRatio => "reserve + delete of all jobs, deep to short",
             Metric::DiskOfBound => "disk to its bound",
             Metric::WrittenOfClients => "written to clients' bytes",
             Metric::GivenBack => "given back",

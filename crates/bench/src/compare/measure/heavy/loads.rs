@@ -1,8 +1,12 @@
-//! The loads that are not heavy requests: stuck readers, large bodies, many connections, reclaim.
+//! The loads that are not heavy requests: busy processors, stuck readers, large bodies, many
+//! connections, reclaim.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use anyhow::Context;
 
 use super::HeavyLoad;
 use crate::compare::lab::Lab;
@@ -10,7 +14,7 @@ use crate::compare::lab::server::Server;
 use crate::compare::lab::wire::{Wire, deletes, inserted, packet};
 use crate::driver::packets::kind;
 use crate::idle::{self, Greeting};
-use crate::interrupt;
+use crate::{interrupt, process};
 
 /// The number of readers that are stuck at once, the number of requests of each, and the time until
 /// new readers replace them.
@@ -24,6 +28,41 @@ const PASSING: (usize, usize) = (20, 32 * 1024);
 const PASSING_REST: Duration = Duration::from_millis(10);
 /// The time limit for reclaim to begin.
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
+
+/// A program that only uses a processor, and only while nothing else needs it. Dropping it ends the
+/// program.
+#[derive(Debug)]
+pub(crate) struct BusyLoop(Child);
+
+impl BusyLoop {
+    fn start() -> anyhow::Result<BusyLoop> {
+        let mut command = Command::new("chrt");
+        // It also ends if this program was killed.
+        let script = "while kill -0 $PPID 2> /dev/null; do :; done";
+        command.args(["--idle", "0", "sh", "-c", script]).stdin(Stdio::null());
+        Ok(BusyLoop(command.spawn().context("cannot start `chrt`")?))
+    }
+}
+
+impl Drop for BusyLoop {
+    fn drop(&mut self) {
+        // It fails only if the program has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A load without requests: a program on each of the two processors that runs while the processor
+/// would be idle. It shows what the machine itself does to a quiet client as soon as its processors
+/// are busy. A hypervisor, for example, can take them away for some milliseconds.
+pub(crate) fn busy_processors(lab: &Lab) -> anyhow::Result<HeavyLoad> {
+    let generator = BusyLoop::start()?;
+    // A program inherits the processors of the thread that starts it.
+    process::pin(lab.programs.server_cpu)?;
+    let server = BusyLoop::start();
+    process::pin(lab.programs.generator_cpu)?;
+    Ok(HeavyLoad { programs: vec![generator, server?], ..HeavyLoad::default() })
+}
 
 /// Clients that request many replies and read none.
 pub(crate) fn stuck_readers(address: SocketAddr) -> HeavyLoad {

@@ -1,0 +1,113 @@
+//! The bare loop's part of Gearman: a foreground job of a function with one worker, and its result.
+//! A function has at most one job at a time, and the job's handle is the name of the function.
+
+use anyhow::Context;
+use mio::Token;
+
+use super::{BareLoop, Connection};
+use crate::driver::packets::{HEADER_BYTES, append_reply, first_argument, kind, kind_of};
+
+/// A function with one worker.
+#[derive(Default)]
+pub(super) struct Function {
+    worker: Option<Token>,
+    job: Option<Job>,
+}
+
+struct Job {
+    client: Token,
+    body: Vec<u8>,
+    is_assigned: bool,
+}
+
+impl BareLoop {
+    /// Answers all complete packets. Returns their length.
+    pub(super) fn packets(&mut self, token: Token, input: &[u8]) -> anyhow::Result<usize> {
+        let mut at = 0;
+        while let Some(size) = input[at..].get(HEADER_BYTES - 4..HEADER_BYTES) {
+            let size = u32::from_be_bytes(size.try_into().context("a size has four bytes")?);
+            let Some(packet) = input[at..].get(..HEADER_BYTES + size as usize) else { break };
+            self.packet(token, kind_of(packet), &packet[HEADER_BYTES..])?;
+            at += packet.len();
+        }
+        Ok(at)
+    }
+
+    fn packet(&mut self, token: Token, kind: u32, body: &[u8]) -> anyhow::Result<()> {
+        match kind {
+            kind::CAN_DO => {
+                self.functions.entry(body.to_vec()).or_default().worker = Some(token);
+                self.connection(token)?.queue = body.to_vec();
+            }
+            kind::PRE_SLEEP => {}
+            kind::SUBMIT_JOB => {
+                let name = first_argument(body);
+                let rest = body.get(name.len() + 1..).context("a submit without a unique key")?;
+                let unique = first_argument(rest);
+                let job_body = rest.get(unique.len() + 1..).context("a submit without a body")?;
+                let function = self.functions.get_mut(name).context("a function with a worker")?;
+                let worker = function.worker.context("a function with a worker")?;
+                let job = Job { client: token, body: job_body.to_vec(), is_assigned: false };
+                function.job = Some(job);
+                self.reply(token, kind::JOB_CREATED, &[name])?;
+                self.reply(worker, kind::NOOP, &[])?;
+            }
+            kind::GRAB_JOB => {
+                let name = self.connection(token)?.queue.clone();
+                let job = self.functions.get_mut(&name).and_then(|function| function.job.as_mut());
+                match job.filter(|job| !job.is_assigned) {
+                    None => self.reply(token, kind::NO_JOB, &[])?,
+                    Some(job) => {
+                        job.is_assigned = true;
+                        let body = job.body.clone();
+                        self.reply(token, kind::JOB_ASSIGN, &[&name, &name, &body])?;
+                    }
+                }
+            }
+            kind::WORK_COMPLETE => {
+                let name = first_argument(body);
+                let job = self.functions.get_mut(name).and_then(|function| function.job.take());
+                let client = job.context("a completed job was assigned")?.client;
+                self.reply(client, kind::WORK_COMPLETE, &[body])?;
+            }
+            _ => anyhow::bail!("unknown packet of type {kind}"),
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, token: Token) -> anyhow::Result<&mut Connection> {
+        self.connections.get_mut(&token).context("the connection has ended")
+    }
+
+    fn reply(&mut self, token: Token, kind: u32, arguments: &[&[u8]]) -> anyhow::Result<()> {
+        append_reply(kind, arguments, &mut self.connection(token)?.output);
+        self.answered.push(token);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::serving;
+    use crate::args::Protocol;
+    use crate::meter::Meter;
+    use crate::trip::{self, TripPlan};
+
+    #[test]
+    fn it_passes_a_job_to_a_sleeping_worker_and_the_result_to_the_client() {
+        let address = serving(None);
+        let reports = trip::run(&TripPlan {
+            addresses: &[address],
+            protocol: Protocol::Gearman,
+            pairs: 1,
+            rate: Some(200.0),
+            duration: Duration::from_millis(100),
+            body_bytes: 100,
+            meter: &Meter::new(),
+        });
+        let reports = reports.expect("all trips end");
+        assert!(reports[0].latency.p50_us > 0.0, "{reports:?}");
+    }
+}
