@@ -175,6 +175,7 @@ impl Core {
             | Record::Claim(_)
             | Record::Crons
             | Record::CronState(_)
+            | Record::Note(_)
             | Record::Status => {}
         }
     }

@@ -146,7 +146,9 @@ impl Needs {
                 }
                 Fact::Value(key, value) => {
                     needs.bytes += (key.len() + value.len()) as u64;
-                    needs.updates += 1;
+                    // The leader admits a note by its length. It admits other facts as an update.
+                    let is_note = meta::note_of_fact(key).is_some();
+                    needs.updates += 1 + if is_note { value.len() as u64 / 256 } else { 0 };
                 }
                 Fact::Ids(_) => {}
             }
@@ -333,6 +335,8 @@ impl<'a> Applier<'a> {
                 _ => Some(CronState::decode(value).ok_or_else(unknown)?),
             };
             core.engine.restore_cron_state(name, state);
+        } else if let Some(name) = meta::note_of_fact(key) {
+            core.engine.restore_note(name, value);
         } else if key == meta::STATUS_KEY {
             let [number] = value else { return Err(unknown()) };
             core.engine.restore_status(Status::from_number(*number).ok_or_else(unknown)?);

@@ -77,6 +77,8 @@ struct UnwrittenFacts {
     crons: bool,
     /// The states of the entries with these names.
     cron_states: BTreeSet<Box<[u8]>>,
+    /// The notes with these names.
+    notes: BTreeSet<Box<[u8]>>,
 }
 
 impl Ledger {
@@ -218,18 +220,19 @@ impl Ledger {
     /// Writes the facts for which the log had no room before. Does nothing if the log still has no
     /// room.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
-        let UnwrittenFacts { queues, claims, policies, status, crons, cron_states } =
+        let UnwrittenFacts { queues, claims, policies, status, crons, cron_states, notes } =
             &self.unwritten_facts;
         let owes = *policies
             || *status
             || *crons
             || !queues.is_empty()
             || !claims.is_empty()
-            || !cron_states.is_empty();
+            || !cron_states.is_empty()
+            || !notes.is_empty();
         if !owes || !self.admits_update() {
             return;
         }
-        let UnwrittenFacts { queues, mut claims, policies, status, crons, cron_states } =
+        let UnwrittenFacts { queues, mut claims, policies, status, crons, cron_states, notes } =
             take(&mut self.unwritten_facts);
         // There can be many, and each needs room.
         while self.admits_update()
@@ -255,6 +258,9 @@ impl Ledger {
         }
         for name in cron_states {
             self.write(Record::CronState(name), engine);
+        }
+        for name in notes {
+            self.write(Record::Note(name), engine);
         }
     }
 
@@ -313,6 +319,9 @@ impl Ledger {
             Record::CronState(name) if !self.admits_update() => {
                 self.unwritten_facts.cron_states.insert(name);
             }
+            Record::Note(name) if !self.admits_update() => {
+                self.unwritten_facts.notes.insert(name);
+            }
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
             // A put or a registration can cause this record, because it can set the queue's `kept`.
@@ -361,6 +370,10 @@ impl Ledger {
             Record::CronState(name) => {
                 let state = engine.cron_state(&name).map_or_else(Vec::new, |state| state.encode());
                 self.write_fact(&meta::cron_key(&name), &state, engine);
+            }
+            Record::Note(name) => {
+                let value = engine.note_of(&name).unwrap_or_default();
+                self.write_fact(&meta::note_key(&name), value, engine);
             }
             Record::Status => self.write_fact(meta::STATUS_KEY, &[engine.status() as u8], engine),
         }

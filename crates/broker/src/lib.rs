@@ -53,9 +53,9 @@ pub use engine::{
     AliasStats, AttemptEnd, Band, Body, Claim, ClaimKey, Clearing, Counters, Death, DeathCause,
     Departure, EngineSetup, GrabOrder, Handout, Held, HeldCursor, ItemStats, JobBody, JobCursor,
     JobEnd, JobFacts, JobId, JobStatus, JobTimes, KeptResult, Kick, LeaseEnd, LeaseId, Milestone,
-    MilestoneKind, Millis, NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts,
-    QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait, Span, SpanKind, State,
-    Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    MilestoneKind, Millis, NameCursor, Need, NewJob, News, NoteRefused, Patience, QueueCursor,
+    QueueFacts, QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait, Span,
+    SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use follow::ApplyError;
@@ -69,5 +69,5 @@ pub use log::{BodyError, CommitSizes, Failure, Settings, Sync};
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
 pub use replication::{ClusterError, Since};
-pub use turn::{HeldRow, LeasedJob, LogStats, SessionInfo, SubmittedJob, Turn};
+pub use turn::{HeldRow, LeasedJob, LogStats, NoteRefusal, SessionInfo, SubmittedJob, Turn};
 pub use wall::STOP_MS_MAX;

@@ -85,6 +85,8 @@ impl Core {
             if let Some(state) = CronState::decode(value) {
                 self.engine.restore_cron_state(name, Some(state));
             }
+        } else if let Some(name) = meta::note_of_fact(key) {
+            self.engine.restore_note(name, value);
         } else if key == meta::STATUS_KEY
             && let [number] = value
             && let Some(status) = Status::from_number(*number)

@@ -4,6 +4,7 @@
 //! group of functions. `caller/` has the requests that one session makes.
 
 mod listings;
+mod notes;
 mod policies;
 mod positions;
 mod sessions;
@@ -17,6 +18,7 @@ use crate::guard::CoreGuard;
 use crate::{Answer, Caller, Event};
 
 pub use listings::{LeasedJob, SubmittedJob};
+pub use notes::NoteRefusal;
 pub use sessions::{HeldRow, SessionInfo};
 pub use statistics::LogStats;
 

@@ -82,6 +82,8 @@ pub enum Record {
     /// The entry of this name has another state. [`crate::Engine::cron_state`] returns it. `None`: the
     /// entry is gone.
     CronState(Box<[u8]>),
+    /// The note of this name changed. [`crate::Engine::note_of`] returns it. `None`: the note is gone.
+    Note(Box<[u8]>),
     /// The status changed. [`crate::Engine::status`] returns the new status.
     Status,
 }

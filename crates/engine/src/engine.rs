@@ -17,6 +17,7 @@ mod finish;
 mod give_back;
 mod listing;
 mod moves;
+mod notes;
 mod observe;
 mod policies;
 mod put;
@@ -54,6 +55,7 @@ use crate::limits::Limits;
 use crate::meter::Meter;
 use crate::milestones::Milestones;
 use crate::news::NewsQueue;
+use crate::notes::Notes;
 use crate::policy::InForce;
 use crate::queues::{DEFAULT_QUEUE, Queues, Walk};
 use crate::room::RoomLines;
@@ -104,6 +106,7 @@ pub struct Engine {
 
     rules: InForce,
     crons: Crons,
+    notes: Notes,
     server_status: ServerStatus,
     /// The walk that applies a change of the rules or of the status to each queue. `None`: no such
     /// walk is in progress.
@@ -142,6 +145,7 @@ impl Engine {
             room: RoomLines::default(),
             rules: InForce::default(),
             crons: Crons::default(),
+            notes: Notes::default(),
             server_status: ServerStatus::default(),
             walk: None,
             attempts_max: 0,

@@ -31,6 +31,7 @@ pub mod limits;
 mod meter;
 mod milestones;
 mod news;
+mod notes;
 pub mod policy;
 mod queues;
 mod room;
@@ -60,6 +61,7 @@ pub use jobs::{
 };
 pub use kept_results::KeptResult;
 pub use milestones::{AttemptEnd, Departure, JobEnd, Milestone, MilestoneKind};
+pub use notes::NoteRefused;
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};
 pub use spans::{LeaseEnd, Span, SpanKind};

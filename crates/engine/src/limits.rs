@@ -56,6 +56,12 @@ pub const RESULT_BYTES_MAX: usize = 4 << 20;
 /// At the end of a job, at most this many outcomes make room for its outcome.
 pub const RESULT_ENDS_MAX: usize = 16;
 
+/// The owner of the engine can keep at most this many notes: see [`crate::Engine::set_note`].
+pub const NOTES_MAX: usize = 16;
+/// The names and values of all notes have at most this many bytes. Reclaim copies notes, and a small log
+/// must have room for these copies.
+pub const NOTES_BYTES_MAX: usize = 256 << 10;
+
 /// Maximum number of fan-out children that clients can give one parent. The time and the memory of
 /// a put to the parent grow with the number of children.
 pub const CHILDREN_MAX: usize = 256;

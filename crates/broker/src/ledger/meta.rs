@@ -208,6 +208,19 @@ pub(crate) fn cron_of_fact(key: &[u8]) -> Option<&[u8]> {
     key.strip_prefix(CRON_KEY)
 }
 
+/// The key of the log's fact with a note of the owner: this prefix, then the name of the note.
+const NOTE_KEY: &[u8] = b"note/";
+
+/// The key of the log's fact with the note of this name.
+pub(crate) fn note_key(name: &[u8]) -> Vec<u8> {
+    [NOTE_KEY, name].concat()
+}
+
+/// The name of the note, if this is the key of its fact.
+pub(crate) fn note_of_fact(key: &[u8]) -> Option<&[u8]> {
+    key.strip_prefix(NOTE_KEY)
+}
+
 /// The key of the log's fact with the number of the status.
 pub(crate) const STATUS_KEY: &[u8] = b"status";
 

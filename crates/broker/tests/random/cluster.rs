@@ -750,3 +750,33 @@ fn a_node_that_takes_over_fires_each_instant_once() {
         assert_eq!(jobs, 5, "{lost} firings are lost with the old leader");
     }
 }
+
+#[test]
+fn a_node_that_takes_over_has_the_notes_and_agrees_about_them() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (old, new) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&old, START);
+    let set = |broker: &Broker, name: &[u8], value: &[u8]| {
+        broker.turn(START).set_note(name, value).value.expect("there is room");
+    };
+    let long = vec![b'x'; 200_000];
+    for (name, value) in [(&b"a"[..], &long[..]), (b"b", b"1"), (b"c", b"2"), (b"b", b"")] {
+        set(&old, name, value);
+    }
+    pass_on(&old, &new);
+    set(&old, b"c", b"lost with the old leader");
+    drop(old);
+    lead(&new, START);
+    let notes = |broker: &Broker| -> Vec<(Vec<u8>, usize)> {
+        let turn = broker.turn(START);
+        turn.notes().map(|(name, value)| (name.to_vec(), value.len())).collect()
+    };
+    let kept = [(b"a".to_vec(), 200_000), (b"c".to_vec(), 1)];
+    assert_eq!(notes(&new), kept);
+    // The folder has them, too, and its state hash.
+    commit(&new, START);
+    drop(new);
+    disks[1].crash();
+    let new = follow(&disks[1]);
+    assert_eq!(notes(&new), kept);
+}

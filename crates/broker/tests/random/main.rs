@@ -24,7 +24,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0..18u8, 0..QUEUES.len(), 0..32u64).prop_map(|(act, queue, number)| Step {
+    let step = (0..19u8, 0..QUEUES.len(), 0..32u64).prop_map(|(act, queue, number)| Step {
         act,
         queue,
         number,
@@ -165,6 +165,11 @@ impl Play {
             17 => {
                 let _ = turn.caller(self.tube).kick(number);
             }
+            18 => {
+                // A third of them removes a note. The longest ones are the first to lack room.
+                let value = vec![b'n'; (number % 3 * number * 500) as usize];
+                let _ = turn.set_note(queue, &value);
+            }
             _ => {}
         }
         turn.check_invariants();
@@ -190,7 +195,7 @@ impl Play {
 }
 
 /// For each queue in the log: its ready jobs, in order, and the numbers of its delayed and buried
-/// jobs.
+/// jobs. At the end, all notes.
 fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
     while broker.turn(now).advance() {}
     let mut turn: Turn<'_> = broker.turn(now);
@@ -209,7 +214,9 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
         }
         (bodies, stats.delayed, stats.buried)
     });
-    contents.collect()
+    let mut contents: Vec<_> = contents.collect();
+    contents.push((turn.notes().map(|(name, value)| [name, value].concat()).collect(), 0, 0));
+    contents
 }
 
 proptest! {

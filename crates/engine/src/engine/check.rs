@@ -21,6 +21,7 @@ impl Engine {
         self.sessions.check_invariants();
         self.news_queue.check_invariants();
         self.claims.check_invariants();
+        self.notes.check_invariants();
         self.kept_results.check_invariants();
         self.room.check_invariants();
         self.check_timers();

@@ -103,6 +103,9 @@ impl Follower {
             Record::CronState(name) => {
                 self.engine.restore_cron_state(name, leader.cron_state(name));
             }
+            Record::Note(name) => {
+                self.engine.restore_note(name, leader.note_of(name).unwrap_or_default());
+            }
             Record::Status => self.engine.restore_status(leader.status()),
         }
         Ok(())

@@ -16,6 +16,7 @@ mod items;
 mod lanes;
 mod meter;
 mod moves;
+mod notes;
 mod ordered;
 mod pauses;
 mod random;

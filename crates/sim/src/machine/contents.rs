@@ -14,6 +14,7 @@ const NAME: u8 = 1;
 const PUT: u8 = 2;
 const UPDATE: u8 = 3;
 const FINISH: u8 = 5;
+const FACT: u8 = 6;
 
 /// Bytes of a fact before its contents, and of a meta before its options.
 const HEAD_BYTES: usize = 8;
@@ -29,7 +30,10 @@ const MORE: u8 = 1 << 7;
 const FIRED: u8 = 1 << 4;
 const FIRED_BYTES: usize = 16;
 
-/// All logged jobs after a group.
+/// The key of a fact about a note begins with this.
+const NOTE: &[u8] = b"note/";
+
+/// All logged jobs, and the notes, after a group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     number: u64,
@@ -37,6 +41,7 @@ pub(crate) struct Contents {
     /// The instants of entries with schedules that have a job, each with a hash of the entry's name, and the
     /// number of the job.
     fired: BTreeMap<[u8; FIRED_BYTES], u64>,
+    notes: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -137,19 +142,32 @@ impl Contents {
                     self.jobs.remove(&u64::from_le_bytes(id.try_into().ok()?))?;
                 }
             }
-            // Counters, keys and limits of ids.
+            FACT => {
+                let (len, rest) = contents.split_at_checked(4)?;
+                let (key, value) = rest.split_at_checked(u32_at(len, 0) as usize)?;
+                if let Some(name) = key.strip_prefix(NOTE) {
+                    self.notes.remove(name);
+                    if !value.is_empty() {
+                        self.notes.insert(name.to_vec(), value.to_vec());
+                    }
+                }
+            }
+            // Counters and limits of ids.
             _ => {}
         }
         Some(())
     }
 
-    /// Compares all jobs of a node that has applied exactly these groups, at this time, and that
+    /// Compares all jobs and notes of a node that has applied exactly these groups, at this time, and that
     /// does not lead. All jobs must be in memory.
     pub(crate) fn check(&self, turn: &Turn<'_>, time_ms: u64) -> Checked {
         let totals = turn.totals();
         let count = totals.ready + totals.delayed + totals.buried + totals.leased;
         if count != self.jobs.len() as u64 {
             return Err(format!("has {count} jobs, not {}", self.jobs.len()));
+        }
+        if !turn.notes().eq(self.notes.iter().map(|(name, value)| (&**name, &**value))) {
+            return Err(format!("has other notes than {:?}", self.notes));
         }
         for (id, job) in &self.jobs {
             let status = turn.job_status(JobId(*id)).value;
@@ -290,6 +308,18 @@ mod tests {
         let replaced = [fact(NAME, 0, b"a"), finish, put(1, 5)];
         add(&mut contents, 2, &replaced).expect("the job has another body");
         add(&mut contents, 3, &[fact(NAME, 0, b"a"), put(3, 5)]).expect_err("it has a job");
+    }
+
+    #[test]
+    fn the_newest_value_of_a_note_counts() {
+        let note = |name: &[u8], value: &[u8]| {
+            let key = [NOTE, name].concat();
+            fact(FACT, 0, &[&(key.len() as u32).to_le_bytes(), &*key, value].concat())
+        };
+        let mut contents = Contents::default();
+        let facts = [note(b"a", b"1"), note(b"b", b"2"), note(b"a", b"3"), note(b"b", b"")];
+        add(&mut contents, 0, &facts).expect("facts alone");
+        assert_eq!(contents.notes, BTreeMap::from([(b"a".to_vec(), b"3".to_vec())]));
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Entries with schedules, in runs with a cluster. The judge looks into the groups of the stream: no
-//! instant may have two jobs, whoever led (`machine/contents.rs`).
+//! Entries with schedules, and notes, in runs with a cluster. The judge looks into the groups of the stream: no
+//! instant may have two jobs, whoever led, and a node must have the newest notes (`machine/contents.rs`).
 
 use broker::crons::{CatchUp, CronEntry, CronTable, Overlap};
 
 use super::World;
+use super::steps::STEPS_BETWEEN_DEEP_CHECKS;
 use crate::Checked;
 
 /// A run lasts about as long as the shortest time between two instants. So there are several entries,
@@ -34,7 +35,7 @@ impl World {
     /// Gives the node that serves its entries, as a server does when it begins to lead. The oracle does
     /// not know of these jobs, so only diverse runs have them.
     pub(super) fn set_crons(&mut self) -> Checked {
-        if self.plan.replicated.is_none_or(|plan| !plan.diverse) {
+        if !self.is_diverse_cluster() {
             return Ok(());
         }
         self.with_turn(|_, turn| {
@@ -44,5 +45,23 @@ impl World {
             }
             Ok(())
         })
+    }
+
+    /// Changes or removes a note of the node that serves.
+    pub(super) fn set_note(&mut self) -> Checked {
+        if !self.is_diverse_cluster() {
+            return Ok(());
+        }
+        let number = self.summary.steps / STEPS_BETWEEN_DEEP_CHECKS;
+        let name = format!("note {}", number % 3);
+        let value = if number.is_multiple_of(4) { String::new() } else { number.to_string() };
+        self.with_turn(|_, turn| {
+            let set = turn.set_note(name.as_bytes(), value.as_bytes());
+            set.value.map_err(|refusal| format!("a short note is refused: {refusal}"))
+        })
+    }
+
+    fn is_diverse_cluster(&self) -> bool {
+        self.plan.replicated.is_some_and(|plan| plan.diverse)
     }
 }

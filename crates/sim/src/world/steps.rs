@@ -7,7 +7,7 @@ use crate::machine::storage::CrashKind;
 use crate::workload::Client;
 
 /// The number of steps between two complete comparisons.
-const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
+pub(super) const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
 
 /// The frequency of loads, if they are steps of their own. A load takes about as long as a few
 /// requests.
@@ -57,6 +57,7 @@ impl World {
             if self.summary.steps.is_multiple_of(STEPS_BETWEEN_DEEP_CHECKS) {
                 self.check_deeply()?;
                 self.let_all_arrive()?;
+                self.set_note()?;
             }
         }
         Ok(())
