@@ -155,9 +155,11 @@ impl Api {
         }
     }
 
-    /// Does the timed work: reads the token file again if it changed, ends leases, adds to the
-    /// histories, and sends events. The server calls this once a second, in the runtime of the site.
+    /// Does the timed work: goes on with operations of the last process, reads the token file again if
+    /// it changed, ends leases, adds to the histories, and sends events. The server calls this once a
+    /// second, in the runtime of the site.
     pub fn tick(&self) {
+        self.go_on_with_operations();
         self.access.tokens.look_soon();
         self.act.leases.look(self.setup.door.now());
         self.record_soon();

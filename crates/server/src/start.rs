@@ -258,6 +258,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         overview(&config, &shared, &inboxes, facts, &reloader, traces.as_ref(), status.clone());
     if has_health {
         api.begin_past_jobs();
+        api.take_up_operations();
     }
     starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());

@@ -1,13 +1,14 @@
 //! Operations: changes of many jobs, in many turns. An operation runs until it is done, a client
-//! cancels it, or the server stops.
+//! cancels it, or the server stops. A redrive goes on when the server starts again.
 //!
 //! This file has the operations that the server remembers, and their progress. `begin`: which jobs an
-//! operation changes, and how. `filter`: which dead letters. `run`: the changes. `endpoints`: the
-//! requests of clients.
+//! operation changes, and how. `filter`: which dead letters. `run`: the changes. `kept`: what survives a
+//! restart. `endpoints`: the requests of clients.
 
 mod begin;
 pub(crate) mod endpoints;
 mod filter;
+mod kept;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,8 @@ pub(crate) struct Operations {
 struct List {
     kept: BTreeMap<u64, Arc<Operation>>,
     last: u64,
+    /// Operations of the last process that have not gone on yet.
+    waiting: Vec<Arc<Operation>>,
 }
 
 #[derive(Debug)]
@@ -183,7 +186,8 @@ impl List {
 }
 
 fn no_operation() -> Problem {
-    let why = "there is no such operation; the server remembers the last 100, until it stops";
+    let why = "there is no such operation; the server remembers the last 100, and those that have \
+        ended only until it stops";
     Problem::new(ProblemKind::NotFound, why)
 }
 
@@ -214,9 +218,13 @@ impl Api {
     /// Cancels an operation.
     pub fn cancel_operation(&self, number: u64) -> Result<types::Operation, Problem> {
         let operation = self.act.operations.find(number)?;
+        let moments = {
+            let mut turn = self.turn();
+            operation.note_cancelled(&mut turn);
+            Moments::of(&turn)
+        };
         // If the operation is not waiting now, the notice stays until it waits.
         operation.cancelled.notify_one();
-        let moments = Moments::of(&self.turn());
         Ok(operation.shown(&moments))
     }
 }

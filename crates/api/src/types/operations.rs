@@ -52,7 +52,7 @@ pub enum OperationKind {
     /// It makes buried or delayed jobs ready.
     Kick,
     /// It brings the dead letters of a queue back to the queues that they came from. If the queue has
-    /// none, it makes its buried jobs ready.
+    /// none, it makes its buried jobs ready. It goes on when the server starts again.
     Redrive,
     /// It ends jobs.
     Clear,

@@ -10,6 +10,7 @@ mod connections;
 mod events;
 mod history;
 mod jobs;
+mod kept;
 mod operations;
 mod past_jobs;
 mod queues;

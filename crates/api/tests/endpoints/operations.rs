@@ -547,6 +547,12 @@ fn a_letter_that_stays_counts_when_the_turn_is_durable() {
     };
     assert_eq!(numbers(&world.get(&format!("/operations/{id}"))), [0, 0, 0]);
     world.broker.commit_step(NOW).unwrap();
+    // A redrive rests after each turn.
+    world.pass(100);
+    let operation = world.get(&format!("/operations/{id}"));
+    assert_eq!(operation["status"], "running", "a restart would go on with it: {operation}");
+    assert_eq!(numbers(&operation), [1, 1, 1]);
+    world.broker.commit_step(NOW).unwrap();
     assert_eq!(numbers(&ended(&world, id)), [1, 1, 1]);
 }
 

@@ -125,6 +125,44 @@ fn another_node_takes_over() {
 }
 
 #[test]
+fn a_redrive_goes_on_at_the_next_leader() {
+    const JOBS: u32 = 150;
+    let Some(mut rig) = Rig::new(2) else { return };
+    let token = rig.token("operator");
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    rig.start(1);
+    rig.wait_for_follower(1);
+    let mut client = rig.client(0);
+    put(&mut client, 0..JOBS);
+    while let Some(job) = client.reserve(0).unwrap() {
+        client.expect(&format!("bury {} 0", job.id), "BURIED").unwrap();
+    }
+    let body = r#"{"kind":"redrive","queue":"default","rate_per_s":30}"#;
+    let head =
+        format!("{token}Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let (code, started) =
+        rig.request(0, "POST", "/api/v1/operations", &format!("{head}\r\n{body}"));
+    assert_eq!(code, 202, "{started}");
+    let operation = |rig: &Rig, at| {
+        let (code, text) = rig.request(at, "GET", "/api/v1/operations/1", &token);
+        assert_eq!(code, 200, "{text}");
+        let operation: serde_json::Value = serde_json::from_str(&text).unwrap();
+        (operation["status"].as_str().unwrap().to_owned(), operation["done"].as_u64().unwrap())
+    };
+    wait::until("the first jobs come back", || operation(&rig, 0).1 > 0);
+    let before = operation(&rig, 0);
+    rig.kill(0);
+    rig.wait_for_leader(&[1], TAKEOVER_MAX);
+    let after = operation(&rig, 1);
+    assert!(after.1 >= before.1, "{before:?}, {after:?}");
+    assert_eq!((before.0.as_str(), after.0.as_str()), ("running", "running"));
+    wait::until("it ends", || operation(&rig, 1).0 != "running");
+    assert_eq!(operation(&rig, 1), ("done".to_owned(), JOBS.into()));
+    assert_eq!(drain(&mut rig.client(1)), (0..JOBS).collect::<Vec<u32>>());
+}
+
+#[test]
 fn no_node_leads_over_servers_that_do_not_flush() {
     let Some(mut rig) = Rig::with_flush(1, "") else { return };
     rig.start(0);

@@ -23,6 +23,7 @@ mod packet;
 mod pairs;
 mod pauses;
 mod policies;
+mod redrive;
 mod repair;
 mod results;
 mod running;

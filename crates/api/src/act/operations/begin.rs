@@ -1,6 +1,6 @@
 //! The begin of an operation: which jobs it changes, and how.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use broker::{JobId, State};
 use tokio::sync::Notify;
@@ -59,9 +59,7 @@ impl Api {
                 (State::Buried, JobState::Buried, stats.buried),
             ];
             let (jobs, total) = if let Some(ids) = &asked.ids {
-                let mut ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
-                ids.sort_unstable();
-                ids.dedup();
+                let ids = chosen(ids);
                 let total = ids.len() as u64;
                 (Wanted::Chosen(ids), total)
             } else if asked.kind == OperationKind::Redrive && (stats.dead > 0 || !only.is_empty()) {
@@ -94,11 +92,6 @@ impl Api {
         }
         // A request that lacks `confirm` is wrong whatever the version of the queue is.
         unchanged?;
-        let rate_per_s = match (asked.kind, asked.rate_per_s) {
-            _ if asked.dry_run => None,
-            (OperationKind::Redrive, None) => Some(REDRIVE_RATE_PER_S),
-            (_, rate) => rate.filter(|rate| *rate > 0),
-        };
         let operation = self.act.operations.all().add(|number| Operation {
             number,
             kind: asked.kind,
@@ -106,7 +99,7 @@ impl Api {
             to,
             state: state.filter(|_| !matches!(jobs, Wanted::Dead)),
             jobs,
-            rate_per_s,
+            rate_per_s: rate_of(asked),
             only,
             dry_run: asked.dry_run,
             who: principal.name.clone(),
@@ -115,19 +108,31 @@ impl Api {
             cancelled: Notify::new(),
             progress: Mutex::default(),
         })?;
+        let noted = operation.note_begin(&mut self.turn(), asked);
+        if let Err(problem) = noted {
+            self.act.operations.all().kept.remove(&operation.number);
+            return Err(problem);
+        }
         let shown = operation.shown(&moments);
         self.tell_operation(|| shown.clone());
+        self.run_operation(operation);
+        Ok(shown)
+    }
+
+    /// Runs an operation, in the runtime of the site.
+    pub(super) fn run_operation(&self, operation: Arc<Operation>) {
         let api = self.clone();
         tokio::spawn(async move {
             let (runner, running) = (api.clone(), operation.clone());
-            if tokio::spawn(async move { runner.operate(&running).await }).await.is_err() {
-                // The panic has been reported.
+            let ran = tokio::spawn(async move { runner.operate(&running).await }).await;
+            // The panic has been reported. At the end of the server, there is none.
+            if ran.is_err_and(|error| error.is_panic()) {
+                api.forget_broken(&operation);
                 let why = Problem::new(ProblemKind::Unavailable, "the operation broke off");
                 let ended = (api.setup.door.now(), OperationStatus::Failed, Some(why));
                 operation.progress().ended = Some(ended);
             }
         });
-        Ok(shown)
     }
 
     /// The queue that jobs move to. Empty for other kinds of operations.
@@ -153,6 +158,23 @@ impl Api {
 /// Why jobs cannot move to an alias, or to a queue that only passes jobs on.
 pub(in crate::act) const STORES_NOTHING: &str =
     "the queue stores no jobs: it is an alias, or its policy has `fanout_only`";
+
+/// The jobs with these numbers, each once and in ascending order.
+pub(super) fn chosen(ids: &[u64]) -> Vec<JobId> {
+    let mut ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// How many jobs in a second an operation changes. `None`: as fast as the log allows.
+pub(super) fn rate_of(asked: &types::StartOperation) -> Option<u32> {
+    match (asked.kind, asked.rate_per_s) {
+        _ if asked.dry_run => None,
+        (OperationKind::Redrive, None) => Some(REDRIVE_RATE_PER_S),
+        (_, rate) => rate.filter(|rate| *rate > 0),
+    }
+}
 
 /// Checks the parameters that do not fit together.
 fn check(asked: &types::StartOperation) -> Result<(), Problem> {

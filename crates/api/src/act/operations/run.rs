@@ -90,6 +90,13 @@ impl Step {
         }
     }
 
+    /// Ends the turn.
+    fn end(mut self, operation: &Operation, turn: &mut Turn<'_>) -> Step {
+        let did = [self.count, self.skipped, self.refusals.count];
+        self.after = self.after.max(operation.note_progress(turn, did));
+        self
+    }
+
     /// Whether the turn can change another job.
     fn goes_on(&self, most: u64, turn: &Turn<'_>) -> bool {
         let looked_at = self.count + self.skipped;
@@ -173,9 +180,11 @@ impl Api {
     /// Runs an operation to its end.
     pub(super) async fn operate(&self, operation: &Operation) {
         let changed = tokio::select! {
-            changed = self.change_all(operation) => Some(changed),
+            // An operation that was cancelled before it begins changes nothing.
+            biased;
             // This drops the work and its session, wherever it waits: also for the disk, behind a turn.
             () = operation.cancelled.notified() => None,
+            changed = self.change_all(operation) => Some(changed),
         };
         let outcome = match changed {
             // No client can cancel the last part.
@@ -191,6 +200,11 @@ impl Api {
                 Ok(()) => (OperationStatus::Cancelled, None),
                 Err(problem) => (OperationStatus::Failed, Some(problem)),
             },
+        };
+        // An operation that has ended does not go on after a restart.
+        let (status, problem) = match self.forget_operation(operation).await {
+            Ok(()) => (status, problem),
+            Err(error) => (OperationStatus::Failed, problem.or_else(|| Some(error.into()))),
         };
         let mut progress = operation.progress();
         progress.keys = BTreeSet::new();
@@ -395,7 +409,7 @@ impl Api {
                 break;
             }
         }
-        step
+        step.end(operation, &mut turn)
     }
 
     /// Changes or skips the first of these jobs in one turn, and removes them from the slice.
@@ -427,7 +441,7 @@ impl Api {
                 step.skipped += 1;
             }
         }
-        step
+        step.end(operation, &mut turn)
     }
 
     /// Removes a queue whose jobs have ended, with the jobs that workers have, and those that clients

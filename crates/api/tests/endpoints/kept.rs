@@ -1,0 +1,323 @@
+//! Redrives that go on after a restart. The log writes only when a test says so.
+
+use broker::policy::{DeadTarget, Rule, Rules, Setting};
+use broker::{NewJob, Patience, Take};
+use serde_json::{Value, json};
+
+use crate::acting::with_log;
+use crate::world::{NOW, World};
+
+fn commit(world: &World) {
+    world.broker.commit_step(NOW).unwrap();
+    world.broker.prepare_step().unwrap();
+}
+
+/// Lets this many seconds pass. The log writes all the time.
+fn pass_s(world: &World, seconds: u64) {
+    for _ in 0..seconds * 10 {
+        world.pass(100);
+        commit(world);
+        // What waited for the disk goes on.
+        world.pass(0);
+    }
+}
+
+/// Takes a job of the queue `mail`, which makes a dead letter of it.
+fn kill_one(world: &World) {
+    let mut turn = world.broker.turn(world.now());
+    let session = turn.open_session(0);
+    let mut caller = turn.caller(session);
+    caller.watch(b"mail");
+    let Take::Granted(job) = caller.take(Patience::None).value else { panic!("no job") };
+    caller.give_back(job.id, 0, 0).value.expect("it becomes a dead letter");
+    turn.close_session(session);
+}
+
+/// A world with this many dead letters in the queue `dead`.
+fn with_letters(disk: &log::FaultDisk, count: u32) -> World {
+    let world = with_log(disk);
+    let target = DeadTarget::Queue(b"dead"[..].into());
+    let settings = [Setting::Retries(true), Setting::RetryLimit(0), Setting::DeadQueue(target)];
+    let _ = world.broker.turn(NOW).set_policies(Rules(vec![Rule::new(["mail"], settings)]));
+    for _ in 0..count {
+        world.put(b"mail", NewJob::default(), b"x");
+        kill_one(&world);
+    }
+    commit(&world);
+    world.pass(1_000);
+    world
+}
+
+/// The numbers of all letters, the oldest first.
+fn letters(world: &World) -> Vec<u64> {
+    let mut turn = world.broker.turn(world.now());
+    let session = turn.open_reader_session(0);
+    let mut last = None;
+    let next = std::iter::from_fn(|| {
+        last = turn.caller(session).next_dead_letter(b"dead", last);
+        last.map(|(_, id)| id.0)
+    });
+    next.collect()
+}
+
+/// Starts a redrive of the queue `dead`, and returns its number.
+fn redrive(world: &World, more: &Value) -> u64 {
+    let mut asked = json!({ "kind": "redrive", "queue": "dead", "rate_per_s": 10 });
+    asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let started = world.post("/operations", &asked);
+    assert_eq!(started.status, 202, "{started:?}");
+    started.body["id"].as_u64().unwrap()
+}
+
+/// Crashes the server, and starts it again.
+fn crash(world: World, disk: &log::FaultDisk) -> World {
+    drop(world);
+    disk.crash();
+    disk.restart();
+    let world = with_log(disk);
+    world.api.take_up_operations();
+    world
+}
+
+fn numbers(world: &World, id: u64) -> (String, [u64; 4]) {
+    let operation = world.get(&format!("/operations/{id}"));
+    let status = operation["status"].as_str().unwrap().to_owned();
+    let names = ["done", "skipped", "refused", "total"];
+    (status, names.map(|name| operation[name].as_u64().unwrap()))
+}
+
+fn running(done: u64, total: u64) -> (String, [u64; 4]) {
+    ("running".to_owned(), [done, 0, 0, total])
+}
+
+fn done(done: u64, skipped: u64, total: u64) -> (String, [u64; 4]) {
+    ("done".to_owned(), [done, skipped, 0, total])
+}
+
+/// The ready jobs of `mail`, and the letters.
+fn jobs(world: &World) -> [u64; 2] {
+    let turn = world.broker.turn(world.now());
+    [&b"mail"[..], b"dead"].map(|queue| turn.queue_stats(queue).unwrap_or_default().ready)
+}
+
+fn operations(world: &World) -> usize {
+    world.get("/operations")["items"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_redrive_goes_on_with_its_number_and_its_counts() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 100);
+    let other = redrive(&world, &json!({ "dry_run": true }));
+    pass_s(&world, 1);
+    let id = redrive(&world, &json!({}));
+    assert_eq!(id, other + 1);
+    let before = world.get(&format!("/operations/{id}"));
+    pass_s(&world, 3);
+    let (_, [some, ..]) = numbers(&world, id);
+    assert_eq!(numbers(&world, id), running(some, 100));
+    assert!((20..=40).contains(&some), "{some}");
+    // The next ten come back, but this is not durable.
+    for _ in 0..15 {
+        world.pass(100);
+    }
+    assert_eq!(jobs(&world), [some + 10, 90 - some]);
+
+    let world = crash(world, &disk);
+    let after = world.get(&format!("/operations/{id}"));
+    for key in ["id", "kind", "queue", "state", "who", "total", "status"] {
+        assert_eq!(before[key], after[key], "{key}");
+    }
+    assert_eq!(numbers(&world, id), running(some, 100));
+    assert_eq!((operations(&world), jobs(&world)), (1, [some, 100 - some]));
+    world.tick();
+    pass_s(&world, 2);
+    let (_, [more, ..]) = numbers(&world, id);
+    assert!((some + 10..=some + 30).contains(&more), "it keeps its rate: {more}");
+
+    let world = crash(world, &disk);
+    world.tick();
+    pass_s(&world, 10);
+    assert_eq!(numbers(&world, id), done(100, 0, 100));
+    assert_eq!(jobs(&world), [100, 0]);
+    let id = redrive(&world, &json!({ "queue": "mail", "dry_run": true }));
+    assert_eq!(id, other + 2, "numbers go on");
+
+    let world = crash(world, &disk);
+    assert_eq!(operations(&world), 0);
+    assert_eq!(world.broker.turn(NOW).notes().count(), 0);
+}
+
+#[test]
+fn a_redrive_of_some_letters_brings_back_no_more_of_them() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let mut world = with_letters(&disk, 60);
+    let id = redrive(&world, &json!({ "count": 30 }));
+    for _ in 0..3 {
+        pass_s(&world, 1);
+        world = crash(world, &disk);
+        world.tick();
+    }
+    pass_s(&world, 5);
+    assert_eq!(numbers(&world, id), done(30, 0, 30));
+    assert_eq!(jobs(&world), [30, 30]);
+}
+
+#[test]
+fn letters_that_died_after_the_start_stay() {
+    for choose in [false, true] {
+        let disk = log::FaultDisk::new(1, 64 << 20);
+        let world = with_letters(&disk, 20);
+        let chosen = json!({ "ids": letters(&world) });
+        let id = redrive(&world, &if choose { chosen } else { json!({}) });
+        pass_s(&world, 1);
+        let (_, [some, ..]) = numbers(&world, id);
+        assert!((10..20).contains(&some), "{some}");
+        // One that came back dies again. It was redriven already.
+        kill_one(&world);
+        commit(&world);
+        let world = crash(world, &disk);
+        world.tick();
+        pass_s(&world, 3);
+        let (status, [came_back, ..]) = numbers(&world, id);
+        assert_eq!((status.as_str(), came_back), ("done", 20), "chosen: {choose}");
+        assert_eq!(jobs(&world), [19, 1], "chosen: {choose}");
+    }
+}
+
+#[test]
+fn chosen_letters_that_were_skipped_stay_counted() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 20);
+    // There are no jobs with some of these numbers, and one number comes twice.
+    let ids = [&letters(&world)[..15], &[1; 2], &(1000..1015).collect::<Vec<u64>>()].concat();
+    let id = redrive(&world, &json!({ "ids": ids }));
+    pass_s(&world, 1);
+    let world = crash(world, &disk);
+    world.tick();
+    pass_s(&world, 5);
+    assert_eq!(numbers(&world, id), done(15, 15, 30));
+    assert_eq!(jobs(&world), [15, 5]);
+}
+
+#[test]
+fn buried_jobs_of_a_redrive_come_back_after_a_restart() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_log(&disk);
+    {
+        let mut turn = world.broker.turn(NOW);
+        let session = turn.open_session(0);
+        for _ in 0..30 {
+            let mut caller = turn.caller(session);
+            caller.use_queue(b"dead");
+            caller.watch(b"dead");
+            caller.put(NewJob::default(), b"x"[..].into()).value.unwrap();
+            let Take::Granted(job) = caller.take(Patience::None).value else { panic!("no job") };
+            caller.bury(job.id, 0).value.unwrap();
+        }
+        turn.close_session(session);
+    }
+    commit(&world);
+    let id = redrive(&world, &json!({}));
+    pass_s(&world, 1);
+    let state = world.get(&format!("/operations/{id}"))["state"].clone();
+    let world = crash(world, &disk);
+    assert_eq!(world.get(&format!("/operations/{id}"))["state"], state);
+    world.tick();
+    pass_s(&world, 4);
+    assert_eq!(numbers(&world, id), done(30, 0, 30));
+    assert_eq!(jobs(&world), [0, 30]);
+}
+
+#[test]
+fn a_cancelled_redrive_stays_cancelled() {
+    for waits in [false, true] {
+        let disk = log::FaultDisk::new(1, 64 << 20);
+        let world = with_letters(&disk, 50);
+        let id = redrive(&world, &json!({}));
+        pass_s(&world, 2);
+        assert_eq!(world.ask("DELETE", &format!("/operations/{id}")).status, 202);
+        if waits {
+            pass_s(&world, 1);
+            assert_eq!(numbers(&world, id).0, "cancelled");
+        } else {
+            // The reply comes before the operation has ended.
+            commit(&world);
+        }
+        let left = jobs(&world);
+        assert_ne!(left[1], 0);
+        let world = crash(world, &disk);
+        world.tick();
+        pass_s(&world, 5);
+        assert_eq!((operations(&world), jobs(&world)), (0, left), "waits: {waits}");
+        assert_eq!(world.broker.turn(NOW).notes().count(), 0);
+    }
+}
+
+#[test]
+fn a_redrive_that_is_taken_up_can_be_cancelled() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 50);
+    let id = redrive(&world, &json!({}));
+    pass_s(&world, 2);
+    let world = crash(world, &disk);
+    let left = jobs(&world);
+    assert_eq!(world.ask("DELETE", &format!("/operations/{id}")).status, 202);
+    world.tick();
+    pass_s(&world, 2);
+    assert_eq!(numbers(&world, id).0, "cancelled");
+    assert_eq!((jobs(&world), world.broker.turn(NOW).notes().count()), (left, 0));
+}
+
+#[test]
+fn only_redrives_that_change_something_go_on() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 50);
+    redrive(&world, &json!({ "dry_run": true }));
+    let moved = json!({ "kind": "move", "queue": "dead", "to": "other", "rate_per_s": 10 });
+    assert_eq!(world.post("/operations", &moved).status, 202);
+    pass_s(&world, 2);
+    assert_eq!(world.broker.turn(NOW).notes().count(), 0);
+    let world = crash(world, &disk);
+    assert_eq!(operations(&world), 0);
+}
+
+#[test]
+fn a_redrive_that_cannot_be_remembered_is_refused() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 100);
+    let only = json!({ "error": "x".repeat(300_000) });
+    let asked = json!({ "kind": "redrive", "queue": "dead", "only": only });
+    let refused = world.post("/operations", &asked);
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.body["detail"].as_str().unwrap().contains("cannot remember"), "{refused:?}");
+    assert_eq!((operations(&world), world.broker.turn(NOW).notes().count()), (0, 0));
+    // As many as can run have room.
+    for _ in 0..8 {
+        redrive(&world, &json!({}));
+    }
+    assert_eq!(world.broker.turn(NOW).notes().count(), 16);
+}
+
+#[test]
+fn a_note_in_another_form_stays_for_its_version() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 10);
+    let _ = world.broker.turn(NOW).set_note(b"operation/7", b"{\"new\":1}");
+    let _ = world.broker.turn(NOW).set_note(b"operation/9/progress", b"1 2 3");
+    let _ = world.broker.turn(NOW).set_note(b"other", b"1");
+    commit(&world);
+    let world = crash(world, &disk);
+    world.tick();
+    pass_s(&world, 1);
+    assert_eq!(operations(&world), 0);
+    let turn = world.broker.turn(NOW);
+    let names: Vec<&[u8]> = turn.notes().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [&b"operation/7"[..], b"other"],
+        "progress alone is of an operation that ended"
+    );
+    drop(turn);
+    assert_eq!(redrive(&world, &json!({ "rate_per_s": 0 })), 10, "no number comes twice");
+}
