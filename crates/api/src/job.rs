@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Path, State as Shared};
 use axum::response::Response;
-use broker::{Death, DeathCause, JobFacts, JobId, Millis, State, Turn};
+use broker::{Death, DeathCause, FailureCause, JobFacts, JobId, Millis, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
 use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
@@ -288,11 +288,13 @@ impl JobView<'_> {
 
 pub(crate) fn shown_cause(cause: DeathCause) -> types::DeathCause {
     match cause {
-        DeathCause::TimedOut => types::DeathCause::TimedOut,
-        DeathCause::Aborted => types::DeathCause::Aborted,
-        DeathCause::HolderLeft => types::DeathCause::WorkerLeft,
-        DeathCause::Released => types::DeathCause::Released,
-        DeathCause::Reported => types::DeathCause::Reported,
+        DeathCause::Failed(FailureCause::TimedOut) => types::DeathCause::TimedOut,
+        DeathCause::Failed(FailureCause::Aborted) => types::DeathCause::Aborted,
+        DeathCause::Failed(FailureCause::HolderLeft) => types::DeathCause::WorkerLeft,
+        DeathCause::Failed(FailureCause::Released) => types::DeathCause::Released,
+        DeathCause::Failed(FailureCause::Reported) => types::DeathCause::Reported,
+        DeathCause::Expired => types::DeathCause::Expired,
+        DeathCause::Dropped => types::DeathCause::Dropped,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use broker::{AttemptEnd, DeathCause, JobEnd, JobId, Millis, NewJob};
+use broker::{AttemptEnd, FailureCause, JobEnd, JobId, Millis, NewJob};
 use histogram::Histogram;
 use http_api::QueueTimes;
 use hyper::body::Bytes;
@@ -569,11 +569,11 @@ fn shown_attempt(attempt: &Attempt, bodies: Option<&BodySettings>) -> types::Pas
         outcome: match attempt.end {
             None => AttemptOutcome::Left,
             Some(AttemptEnd::Buried) => AttemptOutcome::Buried,
-            Some(AttemptEnd::Failed(DeathCause::TimedOut)) => AttemptOutcome::TimedOut,
-            Some(AttemptEnd::Failed(DeathCause::Aborted)) => AttemptOutcome::Aborted,
-            Some(AttemptEnd::Failed(DeathCause::HolderLeft)) => AttemptOutcome::WorkerLeft,
-            Some(AttemptEnd::Failed(DeathCause::Released)) => AttemptOutcome::Released,
-            Some(AttemptEnd::Failed(DeathCause::Reported)) => AttemptOutcome::Reported,
+            Some(AttemptEnd::Failed(FailureCause::TimedOut)) => AttemptOutcome::TimedOut,
+            Some(AttemptEnd::Failed(FailureCause::Aborted)) => AttemptOutcome::Aborted,
+            Some(AttemptEnd::Failed(FailureCause::HolderLeft)) => AttemptOutcome::WorkerLeft,
+            Some(AttemptEnd::Failed(FailureCause::Released)) => AttemptOutcome::Released,
+            Some(AttemptEnd::Failed(FailureCause::Reported)) => AttemptOutcome::Reported,
         },
         worker: (!attempt.worker.is_empty()).then(|| shown_name(&attempt.worker)),
         error: shown_error(&attempt.error, bodies),

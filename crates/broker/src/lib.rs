@@ -51,11 +51,11 @@ pub use engine::policy;
 pub use engine::schedule;
 pub use engine::{
     AliasStats, AttemptEnd, Band, Body, Claim, ClaimKey, Clearing, Counters, Death, DeathCause,
-    Departure, EngineSetup, GrabOrder, Handout, Held, HeldCursor, ItemStats, JobBody, JobCursor,
-    JobEnd, JobFacts, JobId, JobStatus, JobTimes, KeptResult, Kick, LeaseEnd, LeaseId, Milestone,
-    MilestoneKind, Millis, NameCursor, Need, NewJob, News, NoteRefused, Patience, QueueCursor,
-    QueueFacts, QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait, Span,
-    SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    Departure, EngineSetup, FailureCause, GrabOrder, Handout, Held, HeldCursor, ItemStats, JobBody,
+    JobCursor, JobEnd, JobFacts, JobId, JobStatus, JobTimes, KeptResult, Kick, LeaseEnd, LeaseId,
+    Milestone, MilestoneKind, Millis, NameCursor, Need, NewJob, News, NoteRefused, Patience,
+    QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait,
+    Span, SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use follow::ApplyError;

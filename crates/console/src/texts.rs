@@ -243,7 +243,7 @@ pub(crate) struct JobPage {
     pub(crate) died: &'static str,
     pub(crate) removed: &'static str,
     pub(crate) cause: &'static str,
-    pub(crate) causes: [&'static str; 5],
+    pub(crate) causes: [&'static str; 7],
     pub(crate) origin: &'static str,
     pub(crate) last_worker: &'static str,
     pub(crate) error: &'static str,

@@ -32,7 +32,7 @@ pub use body::{JobBody, Loading};
 pub use bytes::job_bytes;
 pub use counts::Band;
 pub(crate) use counts::{CountedJob, Counts};
-pub use dead::{Death, DeathCause};
+pub use dead::{Death, DeathCause, FailureCause};
 pub(crate) use draft::Draft;
 pub(crate) use facts::JobKind;
 pub(crate) use facts::PutKeys;
@@ -376,6 +376,15 @@ impl Jobs {
         self.dead.letters += 1;
         self.dead.insert(place);
         self.recharge(slot);
+    }
+
+    /// From now on, the job does not expire at a moment of its own. It must be ready, and in no list.
+    pub(crate) fn forget_expiry(&mut self, slot: JobSlot) {
+        if self[slot].expires().is_some() {
+            self.expiring -= 1;
+            self.wall_times.remove(&slot);
+            self[slot].forget_expiry();
+        }
     }
 
     /// From now on, the job can fail as often as a new job, and is no dead letter.

@@ -56,8 +56,8 @@ pub use engine::{
 };
 pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{
-    Band, BlockFacts, Body, Counters, Death, DeathCause, JobBody, JobFacts, JobList, JobStatus,
-    Loading, NewJob, State, Tags, job_bytes,
+    Band, BlockFacts, Body, Counters, Death, DeathCause, FailureCause, JobBody, JobFacts, JobList,
+    JobStatus, Loading, NewJob, State, Tags, job_bytes,
 };
 pub use kept_results::KeptResult;
 pub use milestones::{AttemptEnd, Departure, JobEnd, Milestone, MilestoneKind};

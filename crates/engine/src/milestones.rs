@@ -2,7 +2,7 @@
 //! spans, the engine notes them only if somebody reads them, and keeps a bounded number.
 
 use crate::ids::{JobId, Millis};
-use crate::jobs::{Body, DeathCause};
+use crate::jobs::{Body, FailureCause};
 use crate::policy::{History, Name};
 
 /// The engine keeps at most this many milestones until the caller takes them.
@@ -46,7 +46,7 @@ pub enum MilestoneKind {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum AttemptEnd {
     /// The holder did not finish the job.
-    Failed(DeathCause),
+    Failed(FailureCause),
     /// The holder buried the job.
     Buried,
 }

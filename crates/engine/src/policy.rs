@@ -241,6 +241,10 @@ pub enum Setting {
     DeadKeep(Option<u64>),
     /// See [`DeadLetters::jobs_max`].
     DeadJobsMax(u64),
+    /// See [`DeadLetters::expired`].
+    DeadExpired(bool),
+    /// See [`DeadLetters::dropped`].
+    DeadDropped(bool),
     /// See [`Defaults::ttr_s`].
     Ttr(Option<u32>),
     /// See [`Defaults::priority`].
@@ -301,7 +305,7 @@ pub enum Setting {
 }
 
 /// The number of settings.
-const SETTINGS: usize = 57;
+const SETTINGS: usize = 59;
 
 /// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -410,6 +414,8 @@ impl Policy {
             Setting::DeadQueue(self.dead.target.clone()),
             Setting::DeadKeep(self.dead.keep_ms),
             Setting::DeadJobsMax(self.dead.jobs_max),
+            Setting::DeadExpired(self.dead.expired),
+            Setting::DeadDropped(self.dead.dropped),
             Setting::Ttr(self.defaults.ttr_s),
             Setting::Priority(self.defaults.priority),
             Setting::Delay(self.defaults.delay_s),
@@ -472,6 +478,8 @@ impl Policy {
             Setting::DeadQueue(target) => self.dead.target.clone_from(target),
             Setting::DeadKeep(millis) => self.dead.keep_ms = *millis,
             Setting::DeadJobsMax(jobs) => self.dead.jobs_max = *jobs,
+            Setting::DeadExpired(is_dead) => self.dead.expired = *is_dead,
+            Setting::DeadDropped(is_dead) => self.dead.dropped = *is_dead,
             Setting::Ttr(seconds) => self.defaults.ttr_s = *seconds,
             Setting::Priority(priority) => self.defaults.priority = *priority,
             Setting::Delay(seconds) => self.defaults.delay_s = *seconds,
@@ -539,6 +547,8 @@ impl Setting {
             Setting::DeadQueue(_) => "dead.queue",
             Setting::DeadKeep(_) => "dead.keep",
             Setting::DeadJobsMax(_) => "dead.max_jobs",
+            Setting::DeadExpired(_) => "dead.expired",
+            Setting::DeadDropped(_) => "dead.dropped",
             Setting::Ttr(_) => "ttr",
             Setting::Priority(_) => "priority",
             Setting::Delay(_) => "delay",

@@ -3,7 +3,7 @@
 //! Numbers are little-endian. A text begins with its length. Each record begins with its length and
 //! its checksum. A record of an unknown kind is skipped, so that a later version can add kinds.
 
-use broker::{AttemptEnd, DeathCause, JobEnd};
+use broker::{AttemptEnd, FailureCause, JobEnd};
 
 use crate::entry::{Attempt, Entry, KeptBytes};
 
@@ -84,11 +84,7 @@ fn put_attempt_facts(bytes: &mut Vec<u8>, attempt: &Attempt) {
     }
     bytes.push(match attempt.end {
         None => 0,
-        Some(AttemptEnd::Failed(DeathCause::TimedOut)) => 1,
-        Some(AttemptEnd::Failed(DeathCause::Aborted)) => 2,
-        Some(AttemptEnd::Failed(DeathCause::HolderLeft)) => 3,
-        Some(AttemptEnd::Failed(DeathCause::Released)) => 4,
-        Some(AttemptEnd::Failed(DeathCause::Reported)) => 5,
+        Some(AttemptEnd::Failed(how)) => how.code(),
         Some(AttemptEnd::Buried) => 6,
     });
     put_text(bytes, &attempt.worker);
@@ -187,13 +183,8 @@ impl<'a> Reader<'a> {
         let (taken_at, waited_ms, took_ms) = (self.large()?, self.large()?, self.large()?);
         let end = match self.byte()? {
             0 => None,
-            1 => Some(AttemptEnd::Failed(DeathCause::TimedOut)),
-            2 => Some(AttemptEnd::Failed(DeathCause::Aborted)),
-            3 => Some(AttemptEnd::Failed(DeathCause::HolderLeft)),
-            4 => Some(AttemptEnd::Failed(DeathCause::Released)),
-            5 => Some(AttemptEnd::Failed(DeathCause::Reported)),
             6 => Some(AttemptEnd::Buried),
-            _ => return None,
+            code => Some(AttemptEnd::Failed(FailureCause::of_code(code)?)),
         };
         let (worker, error) = (self.text()?.into(), self.text()?.into());
         Some(Attempt { taken_at, waited_ms, took_ms, end, worker, error })
@@ -239,11 +230,11 @@ pub(crate) mod tests {
         let ends = prop_oneof![
             Just(None),
             Just(Some(AttemptEnd::Buried)),
-            Just(Some(AttemptEnd::Failed(DeathCause::TimedOut))),
-            Just(Some(AttemptEnd::Failed(DeathCause::Aborted))),
-            Just(Some(AttemptEnd::Failed(DeathCause::HolderLeft))),
-            Just(Some(AttemptEnd::Failed(DeathCause::Released))),
-            Just(Some(AttemptEnd::Failed(DeathCause::Reported))),
+            Just(Some(AttemptEnd::Failed(FailureCause::TimedOut))),
+            Just(Some(AttemptEnd::Failed(FailureCause::Aborted))),
+            Just(Some(AttemptEnd::Failed(FailureCause::HolderLeft))),
+            Just(Some(AttemptEnd::Failed(FailureCause::Released))),
+            Just(Some(AttemptEnd::Failed(FailureCause::Reported))),
         ];
         (any::<[u64; 3]>(), ends, any::<Vec<u8>>(), any::<Vec<u8>>()).prop_map(
             |([taken_at, waited_ms, took_ms], end, worker, error)| Attempt {

@@ -207,7 +207,7 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use broker::DeathCause;
+    use broker::FailureCause;
 
     use super::*;
 
@@ -226,7 +226,7 @@ mod tests {
     fn attempts_end_with_a_failure_or_with_the_job() {
         let mut pending = Pending::default();
         pending.begin(1, Millis(100), attempt(100));
-        let failed = AttemptEnd::Failed(DeathCause::TimedOut);
+        let failed = AttemptEnd::Failed(FailureCause::TimedOut);
         let ended = pending.end(1, Millis(130), failed, Box::default());
         assert_eq!(ended.unwrap().took_ms, 30);
         let again = pending.end(1, Millis(130), AttemptEnd::Buried, Box::default());

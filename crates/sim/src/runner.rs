@@ -77,6 +77,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
         world.summary.opens = tally.opens;
         world.summary.copies = tally.copies;
         world.summary.expiries = tally.expiries;
+        world.summary.letters = tally.letters;
         world.summary.rejections = tally.rejections;
         world.summary.duplicates = tally.duplicates;
         world.summary.room_waits = tally.room_waits;
@@ -156,6 +157,7 @@ impl Summary {
             opens,
             copies,
             expiries,
+            letters,
             rejections,
             duplicates,
             room_waits,
@@ -191,6 +193,7 @@ impl Summary {
         self.opens += opens;
         self.copies += copies;
         self.expiries += expiries;
+        self.letters += letters;
         self.rejections += rejections;
         self.duplicates += duplicates;
         self.room_waits += room_waits;

@@ -106,6 +106,8 @@ pub struct Summary {
     pub copies: u64,
     /// Jobs that expired.
     pub expiries: u64,
+    /// Jobs that expired or made room, and became dead letters, if the policy kept any.
+    pub letters: u64,
     /// Puts that policies refused.
     pub rejections: u64,
     /// Puts that found a job with their key.
@@ -279,8 +281,11 @@ impl World {
         }
         self.sabotage_copies(&mut turn);
         self.sabotage_jobs(&mut turn);
-        let order = |id| turn.job_status(JobId(id)).value.map(|status| status.facts.order).ok();
-        self.model.adopt_orders(order);
+        let orders = |id| {
+            let facts = turn.job_status(JobId(id)).value.ok()?.facts;
+            Some((facts.order, facts.buried_order))
+        };
+        self.model.adopt_orders(orders);
         self.model.note_children();
         if !self.is_for_oracle() {
             self.check_totals(&turn)?;

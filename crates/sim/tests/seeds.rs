@@ -53,6 +53,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.opens > FIXED_SEEDS, "{summary:?}");
     assert!(summary.copies > FIXED_SEEDS, "{summary:?}");
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
+    assert!(summary.letters > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
     assert!(summary.duplicates > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.claimed > 0, "{summary:?}");

@@ -6,11 +6,11 @@ use utoipa::ToSchema;
 /// Why a job is a dead letter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeadLetter {
-    /// When its last attempt failed.
+    /// When its last attempt failed, or it expired or made room.
     pub died_at: String,
     /// When the server ends the job. `null` if it stays.
     pub ends_at: Option<String>,
-    /// How its last attempt failed.
+    /// Why it is a dead letter.
     pub cause: DeathCause,
     /// Times that it has failed.
     pub attempts: u32,
@@ -22,7 +22,7 @@ pub struct DeadLetter {
     pub error: String,
 }
 
-/// How the last attempt at a dead letter failed.
+/// How the last attempt at a dead letter failed, or why it is one without a failure.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeathCause {
@@ -36,13 +36,17 @@ pub enum DeathCause {
     Released,
     /// The worker reported a failure.
     Reported,
+    /// It expired, and the policy `dead.expired` set it aside.
+    Expired,
+    /// It made room in a full queue, and the policy `dead.dropped` set it aside.
+    Dropped,
 }
 
 /// Which dead letters a redrive brings back: those that fit all of these.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeadFilter {
-    /// Their last attempt failed like this.
+    /// They died for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<DeathCause>,
     /// They come from the queue with this name.

@@ -72,7 +72,7 @@ fn a_queue_reports_its_jobs_and_clients() {
     ] {
         assert_eq!(queue[key], wanted, "{key}: {queue}");
     }
-    assert_eq!(queue["policy"].as_array().unwrap().len(), 57);
+    assert_eq!(queue["policy"].as_array().unwrap().len(), 59);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub(crate) fn job_hash(
     let Death { died, until, cause, attempts, origin, worker, error } = &**death;
     mix.word(died.0)
         .word(until.map_or(0, |until| until.0))
-        .word(*cause as u64)
+        .word(cause.code().into())
         .word(u64::from(*attempts))
         .bytes(origin)
         .bytes(worker)

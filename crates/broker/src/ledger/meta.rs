@@ -411,7 +411,7 @@ fn death_bytes(death: &Death, bytes: &mut Vec<u8>) {
     let Death { died, until, cause, attempts, origin, worker, error } = death;
     bytes.extend(died.0.to_le_bytes());
     bytes.extend(until.map_or(0, |until| until.0).to_le_bytes());
-    bytes.push(*cause as u8);
+    bytes.push(cause.code());
     bytes.extend(attempts.to_le_bytes());
     for text in [origin, worker, error] {
         let len = u16::try_from(text.len()).expect("the engine limits names and errors");
@@ -433,7 +433,7 @@ fn read_death<'a>(mut take: impl FnMut(usize) -> Option<&'a [u8]>) -> Option<Dea
     Some(Death {
         died,
         until: (until.0 > 0).then_some(until),
-        cause: DeathCause::ALL.into_iter().find(|known| *known as u8 == cause)?,
+        cause: DeathCause::of_code(cause)?,
         attempts,
         origin: text(QUEUE_NAME_BYTES_MAX)?,
         worker: text(DEAD_WORKER_BYTES_MAX)?,
@@ -460,6 +460,8 @@ pub(crate) fn counters(bytes: &[u8]) -> Option<Counters> {
 
 #[cfg(test)]
 mod tests {
+    use engine::FailureCause;
+
     use super::*;
 
     fn plain() -> JobFacts {
@@ -488,7 +490,7 @@ mod tests {
         Death {
             died: Millis(15),
             until: Some(Millis(16)),
-            cause: DeathCause::Reported,
+            cause: DeathCause::Failed(FailureCause::Reported),
             attempts: 17,
             origin: b"mail"[..].into(),
             worker: b"10.1"[..].into(),
@@ -583,6 +585,28 @@ mod tests {
         let meta = Meta { options: &before, ..OptionalFields::none().meta(&plain()) };
         let (read, _) = facts(&meta, None).expect("what an older version wrote");
         assert_eq!(read, JobFacts { expires: Some(Millis(12)), ..plain() });
+    }
+
+    /// The encoding matches `docs/log-format.md`.
+    #[test]
+    fn each_cause_of_a_death_keeps_its_number() {
+        let causes = [
+            DeathCause::Failed(FailureCause::TimedOut),
+            DeathCause::Failed(FailureCause::Aborted),
+            DeathCause::Failed(FailureCause::HolderLeft),
+            DeathCause::Failed(FailureCause::Released),
+            DeathCause::Failed(FailureCause::Reported),
+            DeathCause::Expired,
+            DeathCause::Dropped,
+        ];
+        for (number, cause) in (1..).zip(causes) {
+            assert_eq!(cause.code(), number);
+            let facts = JobFacts { death: Some(Box::new(Death { cause, ..dead() })), ..plain() };
+            assert_eq!(round_trip(&facts, None), facts);
+        }
+        for unknown in [0, 8, 255] {
+            assert_eq!(DeathCause::of_code(unknown), None);
+        }
     }
 
     #[test]

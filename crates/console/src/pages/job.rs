@@ -148,6 +148,8 @@ fn dead_letter(t: &Texts, dead: &DeadLetter) -> Markup {
         DeathCause::WorkerLeft => 2,
         DeathCause::Released => 3,
         DeathCause::Reported => 4,
+        DeathCause::Expired => 5,
+        DeathCause::Dropped => 6,
     };
     html! {
         section #dead data-live {

@@ -1,13 +1,13 @@
-//! Dead letters: jobs that have failed too often. They are buried in their queue, or move to another
-//! queue, with the reason. The server ends them at their last moment, or if there are too many.
-//! [`Engine::redrive`] brings them back.
+//! Dead letters: jobs that have failed too often, and if the policy says so, jobs that expire or make room.
+//! They are buried in their queue, or move to another queue, with the reason. The server ends them at
+//! their last moment, or if there are too many. [`Engine::redrive`] brings them back.
 
 use super::Engine;
 use super::attempts::{Failure, LastWords};
 use crate::claims::ClaimKey;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
-use crate::jobs::{Death, DeathCause, State};
+use crate::jobs::{Death, DeathCause, FailureCause, JobKind, State};
 use crate::limits::{PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::milestones::JobEnd;
 use crate::policy::{DeadTarget, Name, UniqueWindow};
@@ -35,14 +35,31 @@ pub enum RedriveRefused {
 }
 
 impl Failure<'_> {
-    pub(super) fn cause(&self) -> DeathCause {
+    pub(super) fn cause(&self) -> FailureCause {
         match self {
-            Self::TimedOut => DeathCause::TimedOut,
-            Self::Aborted => DeathCause::Aborted,
-            Self::HolderLeft { .. } => DeathCause::HolderLeft,
-            Self::Released { .. } => DeathCause::Released,
-            Self::Reported(_) => DeathCause::Reported,
+            Self::TimedOut => FailureCause::TimedOut,
+            Self::Aborted => FailureCause::Aborted,
+            Self::HolderLeft { .. } => FailureCause::HolderLeft,
+            Self::Released { .. } => FailureCause::Released,
+            Self::Reported(_) => FailureCause::Reported,
         }
+    }
+}
+
+impl DeathCause {
+    /// Why the job leaves its queue.
+    fn job_end(self) -> JobEnd {
+        match self {
+            Self::Failed(_) => JobEnd::Dead,
+            Self::Expired => JobEnd::Expired,
+            Self::Dropped => JobEnd::Dropped,
+        }
+    }
+
+    /// Whether a client requested what made the job a dead letter. If the log had no room, the client
+    /// was refused.
+    fn is_requested(self) -> bool {
+        self == Self::Failed(FailureCause::Released)
     }
 }
 
@@ -56,39 +73,76 @@ impl Engine {
         last: LastWords,
         effects: &mut Effects,
     ) {
-        let fail = News::Fail;
-        let news = if let Failure::Reported(news) = failure { news } else { &fail };
+        let news = if let Failure::Reported(news) = failure { news } else { &News::Fail };
+        self.set_aside(slot, DeathCause::Failed(failure.cause()), last, news, effects);
+    }
+
+    /// Ends a ready job that has expired or makes room. If the policy of its queue says so, the job becomes
+    /// a dead letter instead.
+    pub(super) fn end_or_set_aside(
+        &mut self,
+        slot: JobSlot,
+        cause: DeathCause,
+        effects: &mut Effects,
+    ) {
+        let job = &self.jobs[slot];
+        let dead = self.policy_of(job.queue()).map(|policy| &policy.dead);
+        let is_wanted = dead.is_some_and(|dead| match cause {
+            DeathCause::Failed(_) => false,
+            DeathCause::Expired => dead.expired,
+            DeathCause::Dropped => dead.dropped,
+        });
+        // A dead letter never becomes another one. The clients of a watched job wait for its end.
+        if !is_wanted || job.death().is_some() || job.kind() == JobKind::Watched {
+            return self.end_job(slot, cause.job_end(), &News::Fail, effects);
+        }
+        self.set_aside(slot, cause, LastWords::default(), &News::Fail, effects);
+    }
+
+    /// Makes a ready job, or one whose lease has ended, a dead letter, as the policy of its queue says.
+    fn set_aside(
+        &mut self,
+        slot: JobSlot,
+        cause: DeathCause,
+        last: LastWords,
+        news: &News,
+        effects: &mut Effects,
+    ) {
         let queue = self.jobs[slot].queue();
         let dead = self.policy_of(queue).map(|policy| policy.dead.clone()).unwrap_or_default();
         if dead.target == DeadTarget::Drop || dead.jobs_max == 0 {
-            return self.end_job(slot, JobEnd::Dead, news, effects);
+            return self.end_job(slot, cause.job_end(), news, effects);
         }
         let mut death = Death {
             died: self.now,
             until: dead.keep_ms.map(|keep| Millis(self.now.0.saturating_add(keep))),
-            cause: failure.cause(),
+            cause,
             attempts: self.jobs[slot].attempts(),
             origin: Name::default(),
             worker: last.worker,
             error: last.error,
         };
-        // A client that released the job was refused if the log had no room.
-        let is_requested = matches!(failure, Failure::Released { .. });
         let target = self.queue_for_dead(queue, &dead.target);
         // Make room first: a waiting client can get or see the new letter at once, so that one stays.
         let holder = target.as_ref().map_or(Some(queue), |name| self.queue_id(name));
         if let Some(holder) = holder {
             self.end_oldest_dead(holder, dead.jobs_max - 1, effects);
         }
+        if self.jobs[slot].state() == State::Ready {
+            self.remove_from_list(slot);
+            // It would expire again when it comes back.
+            self.jobs.forget_expiry(slot);
+        }
         if let Some(name) = &target {
             death.origin = self.queues[queue].name().into();
-            self.move_dead(slot, name, death, is_requested, effects);
+            self.move_dead(slot, name, death, effects);
         } else {
             self.ensure_extension(queue);
             self.jobs.deal_buried_order(slot);
             self.change_state(slot, State::Buried);
             self.jobs.set_death(slot, death);
-            self.note(if is_requested { Record::Update } else { Record::Moved }, slot, effects);
+            let record = if cause.is_requested() { Record::Update } else { Record::Moved };
+            self.note(record, slot, effects);
             self.add_to_list(slot);
         }
         self.send_last_news(slot, news, effects);
@@ -110,24 +164,19 @@ impl Engine {
 
     /// Moves a dead letter to its queue, where it is ready. It keeps its age, and no limit of the
     /// queue refuses it.
-    fn move_dead(
-        &mut self,
-        slot: JobSlot,
-        to: &[u8],
-        death: Death,
-        is_requested: bool,
-        effects: &mut Effects,
-    ) {
+    fn move_dead(&mut self, slot: JobSlot, to: &[u8], death: Death, effects: &mut Effects) {
         let from = self.jobs[slot].queue();
         let to = self.queue_like(from, to, effects);
         self.ensure_extension(to);
         self.jobs[slot].set_due(self.now);
-        self.change_state(slot, State::Ready);
+        if self.jobs[slot].state() != State::Ready {
+            self.change_state(slot, State::Ready);
+        }
         let created = self.jobs[slot].created();
         if self.is_observed {
-            self.observe_departure(slot, JobEnd::Dead, Some(to));
+            self.observe_departure(slot, death.cause.job_end(), Some(to));
         }
-        self.relocate(slot, to, created, is_requested, effects);
+        self.relocate(slot, to, created, death.cause.is_requested(), effects);
         self.jobs.set_death(slot, death);
         self.enlist(slot, effects);
         self.drop_if_unwanted(from, effects);

@@ -12,10 +12,10 @@
 use super::Engine;
 use super::cold::Need;
 use super::take::Asker;
-use crate::effects::{Effects, News};
+use crate::effects::Effects;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::jobs::DeathCause;
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
-use crate::milestones::JobEnd;
 use crate::queues::{Extension, Queue};
 
 impl Engine {
@@ -222,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// Ends a ready job that has expired, or moves the job to another queue, as the policy of its
-    /// queue says.
+    /// Ends a ready job that has expired, or moves the job to another queue, or makes it a dead letter, as
+    /// the policy of its queue says.
     pub(super) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
@@ -233,19 +233,23 @@ impl Engine {
         let moves_on = extension.policy().same_as.is_some();
         extension.expired += u64::from(!moves_on);
         let Some(target) = target else {
-            return self.end_job(slot, JobEnd::Expired, &News::Fail, effects);
+            return self.end_or_set_aside(slot, DeathCause::Expired, effects);
         };
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
-        let body_bytes = self.jobs[slot].body_len();
-        if to != from && (moves_on || self.make_room(to, body_bytes, effects).is_ok()) {
+        let (id, body_bytes) = (self.jobs[slot].id(), self.jobs[slot].body_len());
+        let has_room = to != from && (moves_on || self.make_room(to, body_bytes, effects).is_ok());
+        if self.jobs.find(id).is_none() {
+            // It was a dead letter. The job that made room for it became one too many in this queue.
+            self.drop_if_unwanted(to, effects);
+        } else if has_room {
             self.remove_from_list(slot);
             self.reroute(slot, to, false, effects);
         } else {
             if let Some(extension) = self.queues[from].extension_mut() {
                 extension.discarded += 1;
             }
-            self.end_job(slot, JobEnd::Dropped, &News::Fail, effects);
+            self.end_or_set_aside(slot, DeathCause::Dropped, effects);
             self.drop_if_unwanted(to, effects);
         }
     }

@@ -10,11 +10,11 @@ use crate::ids::{JobId, Millis, QueueId};
 /// Why and when a job became a dead letter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Death {
-    /// When the last attempt failed.
+    /// When the last attempt failed, or the job could not stay any longer.
     pub died: Millis,
     /// The server ends the job after this moment. `None`: it stays.
     pub until: Option<Millis>,
-    /// How the last attempt failed.
+    /// Why it is a dead letter.
     pub cause: DeathCause,
     /// How often the job had failed.
     pub attempts: u32,
@@ -26,10 +26,21 @@ pub struct Death {
     pub error: Box<[u8]>,
 }
 
-/// How the last attempt at a dead letter failed.
+/// Why a job became a dead letter.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum DeathCause {
+    /// It failed too often. Its last attempt failed like this.
+    Failed(FailureCause),
+    /// Nobody took it in time.
+    Expired,
+    /// It made room in a full queue.
+    Dropped,
+}
+
+/// How an attempt failed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub enum DeathCause {
+pub enum FailureCause {
     /// The lease reached its deadline.
     TimedOut = 1,
     /// The holder gave the item of an open read back.
@@ -42,10 +53,40 @@ pub enum DeathCause {
     Reported = 5,
 }
 
-impl DeathCause {
+impl FailureCause {
     /// All causes.
     pub const ALL: [Self; 5] =
         [Self::TimedOut, Self::Aborted, Self::HolderLeft, Self::Released, Self::Reported];
+
+    /// The number of the cause in files.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The cause with this number.
+    pub fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.code() == code)
+    }
+}
+
+impl DeathCause {
+    /// The number of the cause in the log.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Failed(how) => how.code(),
+            Self::Expired => 6,
+            Self::Dropped => 7,
+        }
+    }
+
+    /// The cause with this number.
+    pub fn of_code(code: u8) -> Option<Self> {
+        match code {
+            6 => Some(Self::Expired),
+            7 => Some(Self::Dropped),
+            _ => FailureCause::of_code(code).map(Self::Failed),
+        }
+    }
 }
 
 /// The place of a dead letter in the index: its queue, its last moment and its number.

@@ -15,7 +15,7 @@ pub type Body = triomphe::Arc<[u8]>;
 /// | from \ to | ready | delayed | leased | buried | gone |
 /// |---|---|---|---|---|---|
 /// | (new) | put | put with a delay | | | |
-/// | ready | | | take | | finish |
+/// | ready | | | take | expires, makes room | finish |
 /// | delayed | due, kick | | take by id | | finish |
 /// | leased | give back, ttr over, session ends | delayed give back, retry | | bury, give up | finish by its holder |
 /// | buried | kick | | take by id | | finish |
@@ -36,7 +36,7 @@ impl State {
     /// Whether a job in this state can change to the state `next`. See the table at [`State`].
     pub fn may_become(self, next: Self) -> bool {
         match self {
-            Self::Ready => next == Self::Leased,
+            Self::Ready => matches!(next, Self::Leased | Self::Buried),
             Self::Delayed | Self::Buried => matches!(next, Self::Ready | Self::Leased),
             Self::Leased => next != Self::Leased,
         }

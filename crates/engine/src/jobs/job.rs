@@ -522,6 +522,10 @@ impl Job {
         self.outcome_mut().death = death;
     }
 
+    pub(super) fn forget_expiry(&mut self) {
+        self.extension().expires = None;
+    }
+
     pub(super) fn set_buried_order(&mut self, order: u64) {
         self.extension().buried_order = order;
     }

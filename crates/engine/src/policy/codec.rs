@@ -113,6 +113,8 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         | Setting::Retries(truth)
         | Setting::RetryRelease(truth)
         | Setting::RetryDisconnect(truth)
+        | Setting::DeadExpired(truth)
+        | Setting::DeadDropped(truth)
         | Setting::Pause(truth)
         | Setting::IgnoreBuried(truth)
         | Setting::History(truth) => bytes.push((*truth).into()),
@@ -256,6 +258,8 @@ fn tag(setting: &Setting) -> u8 {
         Setting::DeadQueue(_) => 24,
         Setting::DeadKeep(_) => 25,
         Setting::DeadJobsMax(_) => 26,
+        Setting::DeadExpired(_) => 66,
+        Setting::DeadDropped(_) => 67,
         Setting::Ttr(_) => 41,
         Setting::Priority(_) => 42,
         Setting::Delay(_) => 43,
@@ -407,6 +411,8 @@ impl Reader<'_> {
             }),
             25 => Setting::DeadKeep(self.number()?),
             26 => Setting::DeadJobsMax(self.large()?),
+            66 => Setting::DeadExpired(self.boolean()?),
+            67 => Setting::DeadDropped(self.boolean()?),
             41 => Setting::Ttr(self.small_or_none()?),
             42 => Setting::Priority(self.small()?),
             43 => Setting::Delay(self.small()?),

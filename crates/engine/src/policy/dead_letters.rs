@@ -1,4 +1,4 @@
-//! Dead letters: jobs that have failed too often, and are set aside with the reason.
+//! Dead letters: jobs that have failed too often, or could not stay, and are set aside with the reason.
 
 use super::Name;
 
@@ -11,6 +11,10 @@ pub struct DeadLetters {
     pub keep_ms: Option<u64>,
     /// The maximum number of dead letters in the target. One more ends the oldest of them.
     pub jobs_max: u64,
+    /// Whether a job that expires is a dead letter, if it would end.
+    pub expired: bool,
+    /// Whether a job that makes room in a full queue is a dead letter.
+    pub dropped: bool,
 }
 
 /// Where dead letters go.
@@ -28,7 +32,13 @@ pub enum DeadTarget {
 
 impl Default for DeadLetters {
     fn default() -> Self {
-        Self { target: DeadTarget::default(), keep_ms: Some(14 * 86_400_000), jobs_max: 100_000 }
+        Self {
+            target: DeadTarget::default(),
+            keep_ms: Some(14 * 86_400_000),
+            jobs_max: 100_000,
+            expired: false,
+            dropped: false,
+        }
     }
 }
 

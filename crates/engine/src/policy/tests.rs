@@ -275,6 +275,8 @@ fn some_retry_setting() -> impl Strategy<Value = Setting> {
         some_target().prop_map(Setting::DeadQueue),
         any::<Option<u64>>().prop_map(Setting::DeadKeep),
         any::<u64>().prop_map(Setting::DeadJobsMax),
+        any::<bool>().prop_map(Setting::DeadExpired),
+        any::<bool>().prop_map(Setting::DeadDropped),
         any::<Option<u32>>().prop_map(Setting::Ttr),
         any::<u32>().prop_map(Setting::Priority),
         any::<u32>().prop_map(Setting::Delay),

@@ -1,9 +1,9 @@
 //! Dead letters: where they go, when they end, and how they come back.
 
-use lineshaft_engine::policy::{DeadTarget, Rule, Rules, Setting};
+use lineshaft_engine::policy::{DeadTarget, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
-    Death, DeathCause, GrabOrder, JobId, Millis, News, RedriveRefused, ReturnOrder, SessionId,
-    State, Submit,
+    Death, DeathCause, FailureCause, GrabOrder, JobId, Millis, News, RedriveRefused, ReturnOrder,
+    SessionId, State, Submit,
 };
 
 use crate::apply::Follower;
@@ -64,7 +64,7 @@ fn a_dead_letter_moves_to_its_queue_and_keeps_its_facts() {
     let expected = Death {
         died: now,
         until: Some(Millis(now.0 + 14 * 86_400_000)),
-        cause: DeathCause::Released,
+        cause: DeathCause::Failed(FailureCause::Released),
         attempts: 1,
         origin: b"default"[..].into(),
         worker: b"10.0.0.1:5"[..].into(),
@@ -119,7 +119,10 @@ fn an_exception_is_kept_up_to_its_limit() {
     let news = News::Exception(vec![b'x'; 3000].into());
     world.act(|e, fx| e.fail(worker, id, &news, fx)).expect("it is held");
     let death = death(&world, id).expect("it has failed");
-    assert_eq!((death.cause, &*death.error), (DeathCause::Reported, &[b'x'; 1024][..]));
+    assert_eq!(
+        (death.cause, &*death.error),
+        (DeathCause::Failed(FailureCause::Reported), &[b'x'; 1024][..])
+    );
     assert_eq!((&*death.worker, world.state(id)), (&b"10.0.0.2:7"[..], Some(State::Buried)));
 }
 
@@ -133,10 +136,10 @@ fn warnings_are_the_error_of_a_worker_that_fails_or_leaves_without_an_exception(
         let expected = if leaves {
             world.act(|e, fx| e.close_session(worker, fx));
             world.pass(0);
-            DeathCause::HolderLeft
+            DeathCause::Failed(FailureCause::HolderLeft)
         } else {
             world.act(|e, fx| e.fail(worker, id, &News::Fail, fx)).expect("it is held");
-            DeathCause::Reported
+            DeathCause::Failed(FailureCause::Reported)
         };
         let death = death(&world, id).expect("it has failed");
         assert_eq!((death.cause, &*death.error), (expected, &b"no route to host"[..]));
@@ -257,4 +260,144 @@ fn a_queue_that_cannot_store_letters_is_not_used() {
     let session = world.open();
     let id = dead(&mut world, session);
     assert_eq!((queue_of(&world, id), world.state(id)), ("default".into(), Some(State::Buried)));
+}
+
+/// The cause of a dead letter, its failures and the queue that it came from.
+fn cause(world: &World, id: JobId) -> Option<(DeathCause, u32, String)> {
+    let death = death(world, id)?;
+    Some((death.cause, death.attempts, String::from_utf8_lossy(&death.origin).into_owned()))
+}
+
+#[test]
+fn a_job_that_expires_is_a_dead_letter_if_the_policy_says_so() {
+    let age = Setting::AgeMax(Some(1000));
+    let mut off = world([to("dead"), age.clone()]);
+    let session = off.open();
+    let id = off.put(session, 7, 0, 60);
+    off.pass(1001);
+    assert_eq!(off.state(id), None);
+
+    let on = Setting::DeadExpired(true);
+    let mut moving = world([to("dead"), age.clone(), on.clone()]);
+    let session = moving.open();
+    let id = moving.put(session, 7, 0, 60);
+    moving.pass(1001);
+    assert_eq!((queue_of(&moving, id), moving.state(id)), ("dead".into(), Some(State::Ready)));
+    assert_eq!(cause(&moving, id), Some((DeathCause::Expired, 0, "default".into())));
+    assert_eq!(moving.stats("default").expired, 1);
+    moving.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+    assert_eq!((queue_of(&moving, id), death(&moving, id)), ("default".into(), None));
+    moving.pass(1001);
+    assert_eq!(queue_of(&moving, id), "dead");
+    // The age of the dead queue ends it. A dead letter never becomes another one.
+    moving.pass(1001);
+    assert_eq!(moving.state(id), None);
+
+    let mut burying = world([age.clone(), on.clone()]);
+    let session = burying.open();
+    let id = burying.put(session, 7, 0, 60);
+    burying.pass(1001);
+    assert_eq!(burying.state(id), Some(State::Buried));
+    assert_eq!(cause(&burying, id), Some((DeathCause::Expired, 0, String::new())));
+    burying.pass(9000);
+    assert_eq!(burying.state(id), Some(State::Buried));
+    burying.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+    assert_eq!(burying.taken(session), id);
+
+    for without in [Setting::DeadQueue(DeadTarget::Drop), Setting::DeadJobsMax(0)] {
+        let mut world = world([without, age.clone(), on.clone()]);
+        let session = world.open();
+        let id = world.put(session, 7, 0, 60);
+        world.pass(1001);
+        assert_eq!(world.state(id), None);
+    }
+}
+
+#[test]
+fn an_item_that_expired_and_comes_back_does_not_expire_again() {
+    let mut world = world([Setting::DeadExpired(true)]);
+    let expires = Some(lineshaft_engine::When::At(Millis(START.0 + 10)));
+    world.act(|e, fx| e.add(None, b"items", b"1"[..].into(), expires, fx)).expect("there is room");
+    world.pass(11);
+    let queue = world.engine.queue_id(b"items").expect("it has the letter");
+    let (_, id) = world.engine.next_dead_letter(queue, None).expect("it expired");
+    assert_eq!(world.state(id), Some(State::Buried));
+    world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+    world.pass(1000);
+    assert_eq!(world.state(id), Some(State::Ready));
+}
+
+#[test]
+fn a_job_that_makes_room_is_a_dead_letter_if_the_policy_says_so() {
+    let full = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)];
+    let mut off = world(full.clone());
+    let session = off.open();
+    let id = off.put(session, 7, 0, 60);
+    off.put(session, 7, 0, 60);
+    assert_eq!(off.state(id), None);
+
+    let mut world = world(full.into_iter().chain([to("dead"), Setting::DeadDropped(true)]));
+    let session = world.open();
+    let [first, second, third] = [7; 3].map(|priority| world.put(session, priority, 0, 60));
+    for id in [first, second] {
+        assert_eq!(cause(&world, id), Some((DeathCause::Dropped, 0, "default".into())));
+        assert_eq!(queue_of(&world, id), "dead");
+    }
+    assert_eq!((queue_of(&world, third), world.stats("default").discarded), ("default".into(), 2));
+    // A put into the dead queue makes room there: these letters end.
+    world.act(|e, fx| e.use_queue(session, b"dead", fx));
+    world.put(session, 7, 0, 60);
+    assert_eq!((world.state(first), world.state(second)), (None, None));
+}
+
+#[test]
+fn a_dead_letter_that_goes_back_can_end_for_the_job_that_makes_room_for_it() {
+    let rules = Rules(vec![
+        Rule::new(
+            ["default"],
+            [
+                Setting::JobsMax(Some(1)),
+                Setting::WhenFull(WhenFull::DropOldest),
+                to("dead"),
+                Setting::DeadDropped(true),
+                Setting::DeadJobsMax(1),
+            ],
+        ),
+        Rule::new(
+            ["dead"],
+            [Setting::AgeMax(Some(1000)), Setting::ExpireTo(Some(b"default"[..].into()))],
+        ),
+    ]);
+    let mut world = World::new();
+    world.follower = Some(Follower::new());
+    world.act(|e, fx| e.set_policies(rules, fx));
+    let session = world.open();
+    let first = world.put(session, 7, 0, 60);
+    let second = world.put(session, 7, 0, 60);
+    assert_eq!(queue_of(&world, first), "dead");
+    // The first letter goes back, and the second job makes room for it. But the dead queue has room
+    // for one letter only.
+    world.pass(1001);
+    assert_eq!((world.state(first), queue_of(&world, second)), (None, "dead".into()));
+    assert_eq!(cause(&world, second), Some((DeathCause::Dropped, 0, "default".into())));
+}
+
+#[test]
+fn a_job_whose_client_waits_ends_when_it_makes_room() {
+    let full = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)];
+    for (foreground, state) in [(true, None), (false, Some(State::Buried))] {
+        let mut world = world(full.clone().into_iter().chain([Setting::DeadDropped(true)]));
+        let client = world.open();
+        let submit = Submit {
+            priority: Some(1),
+            due: None,
+            unique: b"",
+            reducer: b"",
+            body: b"work"[..].into(),
+            foreground,
+        };
+        let id = world.act(|e, fx| e.submit(client, b"default", submit, fx)).expect("it has room");
+        world.put(client, 7, 0, 60);
+        assert_eq!(world.state(id), state);
+    }
 }

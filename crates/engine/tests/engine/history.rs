@@ -356,6 +356,14 @@ fn each_way_to_leave_has_its_reason() {
     world.pass(501);
     assert_eq!(world.state(old), None);
     assert_eq!(told(&mut world), ["left default: Expired"]);
+    let mut rules = world.engine.policies().clone();
+    rules.0.push(Rule::new(["default"], [Setting::DeadExpired(true)]));
+    world.act(|e, fx| e.set_policies(rules, fx));
+    let old = world.put(session, 0, 0, 60);
+    world.pass(501);
+    assert_eq!(told(&mut world), ["left default: Expired dead"]);
+    world.act(|e, fx| e.cancel(old, fx)).unwrap();
+    world.engine.take_milestones();
     world.put(session, 0, 60, 60);
     world.remove(b"default");
     let left = departure(&mut world);

@@ -83,6 +83,8 @@ fn rules(number: u64) -> Rules {
             }),
             Setting::DeadKeep(number.is_multiple_of(2).then_some(7)),
             Setting::DeadJobsMax(2),
+            Setting::DeadExpired(number.is_multiple_of(3)),
+            Setting::DeadDropped(number.is_multiple_of(5)),
         ],
     );
     let milli = NonZeroU32::new(100_000 + 1000 * number as u32);

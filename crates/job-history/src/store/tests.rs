@@ -3,7 +3,7 @@
 use std::fs;
 
 use broker::policy::{History, KeptBody};
-use broker::{AttemptEnd, DeathCause, JobEnd, Millis};
+use broker::{AttemptEnd, FailureCause, JobEnd, Millis};
 use histogram::Histogram;
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn taken(job: u64, at: u64) -> Milestone {
     milestone(job, at, MilestoneKind::Taken { waited_ms: 3, worker })
 }
 
-fn failed(job: u64, at: u64, cause: DeathCause) -> Milestone {
+fn failed(job: u64, at: u64, cause: FailureCause) -> Milestone {
     let (how, error) = (AttemptEnd::Failed(cause), b"no route"[..].into());
     milestone(job, at, MilestoneKind::Returned { how, error })
 }
@@ -89,7 +89,7 @@ fn all(store: &Store) -> Vec<u64> {
 #[test]
 fn an_entry_has_the_life_of_its_job() {
     let store = open(None, BOUNDS, 0);
-    add(&store, vec![taken(7, 10), failed(7, 14, DeathCause::TimedOut), taken(7, 20)], 20);
+    add(&store, vec![taken(7, 10), failed(7, 14, FailureCause::TimedOut), taken(7, 20)], 20);
     assert!(matches!(look(&store, 7), Lookup::Unknown), "the job is still there");
     add(&store, vec![left(7, 50, JobEnd::Done)], 50);
     let entry = found(&store, 7);
@@ -97,7 +97,7 @@ fn an_entry_has_the_life_of_its_job() {
     assert_eq!((entry.why, &*entry.queue, entry.priority), (JobEnd::Done, &b"mail"[..], 9));
     let attempts: Vec<_> =
         entry.attempts.iter().map(|one| (one.taken_at - AHEAD, one.took_ms, one.end)).collect();
-    let first = Some(AttemptEnd::Failed(DeathCause::TimedOut));
+    let first = Some(AttemptEnd::Failed(FailureCause::TimedOut));
     assert_eq!(attempts, [(10, 4, first), (20, 30, None)]);
     assert_eq!(&*entry.attempts[0].worker, b"192.0.2.1:7");
     assert_eq!(&*entry.attempts[0].error, b"no route");
@@ -172,7 +172,7 @@ fn a_restart_finds_what_was_written() {
     let path = folder.path().join("history");
     let store = open(Some(&path), BOUNDS, 0);
     add(&store, vec![left(1, 10, JobEnd::Done), taken(2, 11)], 11);
-    add(&store, vec![failed(2, 12, DeathCause::Released)], 12);
+    add(&store, vec![failed(2, 12, FailureCause::Released)], 12);
     drop(store);
     for round in 0..3_u64 {
         let store = open(Some(&path), BOUNDS, 20);
@@ -184,7 +184,7 @@ fn a_restart_finds_what_was_written() {
     add(&store, vec![left(2, 30, JobEnd::Done)], 30);
     let attempts = found(&store, 2).attempts;
     assert_eq!(attempts.len(), 1, "attempts of an earlier process count");
-    assert_eq!(attempts[0].end, Some(AttemptEnd::Failed(DeathCause::Released)));
+    assert_eq!(attempts[0].end, Some(AttemptEnd::Failed(FailureCause::Released)));
     drop(store);
     let store = open(Some(&path), BOUNDS, 99_999);
     assert_eq!(all(&store), [0; 0], "too old by now");
@@ -421,7 +421,7 @@ fn files(folder: &Path) -> Vec<(String, u64)> {
 #[test]
 fn attempts_at_jobs_that_have_not_left_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let failed_at = |at| failed(1, at, DeathCause::TimedOut);
+    let failed_at = |at| failed(1, at, FailureCause::TimedOut);
     let store = open(Some(folder.path()), BOUNDS, 0);
     add(&store, vec![taken(1, 10), failed_at(11), left(2, 12, JobEnd::Done)], 12);
     // All entries of the file are too old, and the attempt is not.
@@ -450,7 +450,7 @@ fn attempts_at_jobs_that_have_not_left_survive_a_restart() {
 #[test]
 fn attempts_at_jobs_that_have_gone_hold_no_files() {
     let folder = tempfile::tempdir().unwrap();
-    let failed_at = |job, at| failed(job, at, DeathCause::TimedOut);
+    let failed_at = |job, at| failed(job, at, FailureCause::TimedOut);
     let store = open(Some(folder.path()), BOUNDS, 0);
     add(&store, (1..=5).flat_map(|job| [taken(job, 10), failed_at(job, 11)]).collect(), 11);
     // The process ends before it writes that the jobs have left.
@@ -599,7 +599,7 @@ proptest! {
         }
         let moment = Moment { now: Millis(now), wall: Millis(wall) };
         let store = Store::open(Some(folder.path()), BOUNDS, moment);
-        let again = [taken(1, now), failed(1, now, DeathCause::Released), taken(1, now)];
+        let again = [taken(1, now), failed(1, now, FailureCause::Released), taken(1, now)];
         let ends = (0..4).map(|job| left(job, now, JobEnd::Done));
         store.add(again.into_iter().chain(ends).collect(), 1, moment);
         for job in 0..4 {

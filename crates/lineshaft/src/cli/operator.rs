@@ -300,7 +300,7 @@ pub(crate) struct RedriveArguments {
     /// How many jobs at most; default: as many as there are now
     #[arg(long, short, value_name = "N")]
     pub count: Option<u64>,
-    /// Only dead letters whose last attempt failed like this
+    /// Only dead letters that died for this reason
     #[arg(long, value_enum)]
     pub cause: Option<Cause>,
     /// Only dead letters that came from this queue
@@ -325,7 +325,7 @@ pub(crate) struct RedriveArguments {
     pub operation: OperationArguments,
 }
 
-/// How the last attempt at a dead letter failed.
+/// Why a job became a dead letter.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Cause {
     /// The time for the job ended
@@ -338,6 +338,10 @@ pub(crate) enum Cause {
     Released,
     /// The worker reported a failure
     Reported,
+    /// It expired: see the policy `dead.expired`
+    Expired,
+    /// It made room in a full queue: see the policy `dead.dropped`
+    Dropped,
 }
 
 impl From<Cause> for DeathCause {
@@ -348,6 +352,8 @@ impl From<Cause> for DeathCause {
             Cause::WorkerLeft => Self::WorkerLeft,
             Cause::Released => Self::Released,
             Cause::Reported => Self::Reported,
+            Cause::Expired => Self::Expired,
+            Cause::Dropped => Self::Dropped,
         }
     }
 }

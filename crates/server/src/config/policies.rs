@@ -82,7 +82,7 @@ enum Read {
 /// Reads a table of keys and values.
 type ReadMap = fn(&[(&str, &str)]) -> Result<Setting, String>;
 
-static KEYS: [(&str, Read); 59] = [
+static KEYS: [(&str, Read); 61] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -112,6 +112,8 @@ static KEYS: [(&str, Read); 59] = [
     ("dead.queue", Read::One(|text| Ok(Setting::DeadQueue(dead_target(text))))),
     ("dead.keep", Read::One(|text| millis(text).map(Setting::DeadKeep))),
     ("dead.max_jobs", Read::One(|text| count(text).map(Setting::DeadJobsMax))),
+    ("dead.expired", Read::One(|text| truth(text).map(Setting::DeadExpired))),
+    ("dead.dropped", Read::One(|text| truth(text).map(Setting::DeadDropped))),
     ("ttr", Read::One(|text| ttr(text).map(Setting::Ttr))),
     ("priority", Read::One(|text| priority(text).map(Setting::Priority))),
     ("delay", Read::One(|text| seconds(text).map(Setting::Delay))),
@@ -712,6 +714,8 @@ pub fn show_value(setting: &Setting) -> String {
         Setting::FanoutOnly(truth)
         | Setting::RetryRelease(truth)
         | Setting::RetryDisconnect(truth)
+        | Setting::DeadExpired(truth)
+        | Setting::DeadDropped(truth)
         | Setting::Pause(truth)
         | Setting::FairAcross(truth)
         | Setting::IgnoreBuried(truth) => truth.to_string(),

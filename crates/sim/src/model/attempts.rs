@@ -1,7 +1,7 @@
 //! Failed attempts, with and without the policy `retries`.
 
 use broker::policy::Retries;
-use broker::{DeathCause, JobId};
+use broker::{DeathCause, FailureCause, JobId};
 
 use super::outcome::News;
 use super::record::Record;
@@ -44,8 +44,8 @@ impl Model {
     }
 
     /// Ends the lease of a job, because the holder loses the job. This counts as a lost attempt.
-    pub(super) fn lose(&mut self, id: u64, cause: DeathCause) {
-        let has_left = cause == DeathCause::HolderLeft;
+    pub(super) fn lose(&mut self, id: u64, cause: FailureCause) {
+        let has_left = cause == FailureCause::HolderLeft;
         let verdict = self.judge(id, |retries| !has_left || retries.counts_disconnect);
         self.end_attempt(id, verdict, &News::Fail, cause);
     }
@@ -53,10 +53,10 @@ impl Model {
     /// A worker reports a failure, and the policy `retries` applies.
     pub(super) fn fail_reported(&mut self, id: u64, news: &News) {
         let verdict = self.judge(id, |_| true);
-        self.end_attempt(id, verdict, news, DeathCause::Reported);
+        self.end_attempt(id, verdict, news, FailureCause::Reported);
     }
 
-    fn end_attempt(&mut self, id: u64, verdict: Verdict, news: &News, cause: DeathCause) {
+    fn end_attempt(&mut self, id: u64, verdict: Verdict, news: &News, cause: FailureCause) {
         // Gearman's own limit is for jobs without the policy, and not for dead letters.
         let is_unlimited = self.retries(id) || self.jobs[&id].death.is_some();
         let attempts_max = if is_unlimited { 0 } else { self.setting.attempts_max };
@@ -71,7 +71,7 @@ impl Model {
             Verdict::Original => 0,
             Verdict::Retry(wait) => wait,
             Verdict::GiveUp => {
-                self.give_up(id, news, cause, lease.place);
+                self.give_up(id, news, DeathCause::Failed(cause), lease.place);
                 return;
             }
         };

@@ -1,6 +1,6 @@
 //! Long operations of the model. They run in slices, with other requests between the slices.
 
-use broker::DeathCause;
+use broker::FailureCause;
 
 use super::outcome::Notification;
 use super::session::Expected;
@@ -103,7 +103,7 @@ impl Model {
                     // The job may have ended since the chore began, or have a new lease.
                     let state = self.jobs.get(&id).map(|job| job.state);
                     if matches!(state, Some(State::Leased(lease)) if lease.number == number) {
-                        self.lose(id, DeathCause::HolderLeft);
+                        self.lose(id, FailureCause::HolderLeft);
                     }
                 }
                 ((!rest.is_empty()).then_some(Chore::Return(rest)), 0)

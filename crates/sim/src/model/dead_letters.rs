@@ -1,13 +1,13 @@
-//! Dead letters: jobs that have failed too often.
+//! Dead letters: jobs that have failed too often, and jobs that expire or make room.
 
 use broker::limits::{DEAD_ERROR_BYTES_MAX, PUT_ENDS_MAX};
 use broker::policy::DeadTarget;
-use broker::{Death, DeathCause, Millis};
+use broker::{Death, DeathCause, FailureCause, Millis};
 
 use super::outcome::News;
 use super::policies::{parent_of, text};
 use super::record::Record;
-use super::{Model, Name, Need, Place, State};
+use super::{JobKind, Model, Name, Need, Place, State};
 
 impl Model {
     /// Makes a job that has failed too often a dead letter. Returns the record of this change.
@@ -27,8 +27,10 @@ impl Model {
             self.send_last_news(watchers, id, news, need);
             return need;
         }
+        let has_failed = matches!(cause, DeathCause::Failed(_));
         let warnings = &self.jobs[&id].warnings;
         let error = match news {
+            _ if !has_failed => &[][..],
             News::Exception(error) => &error[..error.len().min(DEAD_ERROR_BYTES_MAX)],
             _ => &warnings[warnings.len().saturating_sub(DEAD_ERROR_BYTES_MAX)..],
         };
@@ -41,7 +43,8 @@ impl Model {
             worker: worker.map(|place| place.to_string().into_bytes()).unwrap_or_default().into(),
             error: error.into(),
         };
-        let record = if cause == DeathCause::Released { Record::Update } else { Record::Moved };
+        let is_requested = cause == DeathCause::Failed(FailureCause::Released);
+        let record = if is_requested { Record::Update } else { Record::Moved };
         let target = dead.target.queue_for(queue.as_bytes()).map(|name| text(&name));
         let target = target.filter(|name| {
             *self.real_name(name) != *queue
@@ -70,12 +73,35 @@ impl Model {
             self.next_buried += 1;
             let job = self.job_mut(id);
             (job.state, job.death) = (State::Buried { order }, Some(death));
+            if !has_failed {
+                job.expires = None;
+                self.set_aside.push(id);
+                self.left_strict(&queue);
+            }
             self.record(id, record);
             need = self.jobs[&id].need;
             self.arm(&queue);
         }
         self.send_last_news(watchers, id, news, need);
         need
+    }
+
+    /// Ends a ready job, because it has expired or makes room. If the policy says so, it becomes a dead
+    /// letter instead.
+    pub(super) fn end_or_set_aside(&mut self, id: u64, cause: DeathCause) {
+        let job = &self.jobs[&id];
+        let dead = &self.queues[&job.queue].policy.dead;
+        let is_wanted = match cause {
+            DeathCause::Failed(_) => false,
+            DeathCause::Expired => dead.expired,
+            DeathCause::Dropped => dead.dropped,
+        };
+        if is_wanted && job.death.is_none() && job.kind != JobKind::Watched {
+            self.tally.letters += 1;
+            self.give_up(id, &News::Fail, cause, None);
+        } else {
+            self.end_job(id, &News::Fail);
+        }
     }
 
     /// The queue of this name. If the other queue is a queue of items, this one is one, too.

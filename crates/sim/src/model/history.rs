@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use broker::ClaimKey;
 
-use super::log_contents::{Counts, LogContents, Start, StoredJob, StoredJobs};
+use super::log_contents::{Counts, LogContents, Start, StoredJob, StoredJobs, StoredState};
 use super::record::{Record, Subject};
 use super::{Name, Need, Tags};
 
@@ -158,6 +158,20 @@ impl History {
                 && image.order == noted
             {
                 image.order = order;
+            }
+        }
+    }
+
+    /// Changes this order number among the buried jobs in the records of a job.
+    pub(super) fn rebury(&mut self, id: u64, noted: u64, order: u64) {
+        let noted = StoredState::Buried { order: noted };
+        for record in &mut self.records {
+            if let Record::Put(of, image) | Record::Update(of, image) | Record::Moved(of, image) =
+                record
+                && *of == id
+                && image.state == noted
+            {
+                image.state = StoredState::Buried { order };
             }
         }
     }

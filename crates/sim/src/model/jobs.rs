@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use broker::DeathCause;
 use broker::policy::Unsent;
+use broker::{DeathCause, FailureCause};
 
 use super::attempts::Verdict;
 use super::outcome::{News, Notification};
@@ -346,7 +346,8 @@ impl Model {
             // The longer delay wins.
             Verdict::Retry(wait) => due.max(self.now + wait),
             Verdict::GiveUp => {
-                return Ok(self.give_up(id, &News::Fail, DeathCause::Released, Some(place)));
+                let cause = DeathCause::Failed(FailureCause::Released);
+                return Ok(self.give_up(id, &News::Fail, cause, Some(place)));
             }
         };
         let is_ready = due == self.now;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use broker::policy::KeyHash;
 use broker::policy::{Policy, Rules};
-use broker::{Claim, ClaimKey, Death};
+use broker::{Claim, ClaimKey, Death, DeathCause};
 
-use super::policies::{UP, is_named_child, parent_of};
+use super::policies::{UP, is_named_child, parent_of, text};
 use super::record::{Record, Subject};
 use super::{Job, Name, State, Tags};
 
@@ -110,6 +110,22 @@ impl StoredJob {
         }
     }
 
+    /// The job's order number, and its number among the buried jobs, or 0.
+    pub(super) fn orders(&self) -> (u64, u64) {
+        match self.state {
+            StoredState::Buried { order } => (self.order, order),
+            StoredState::Ready | StoredState::Delayed { .. } => (self.order, 0),
+        }
+    }
+
+    /// True if the process that started at this moment has made the job a dead letter, because it
+    /// expired or made room. `found` is the job after the start.
+    fn was_set_aside(&self, found: &StoredJob, now: u64) -> bool {
+        let is_new = |death: &&Death| death.died.0 == now && self.death.as_ref() != Some(*death);
+        let death = found.death.as_ref().filter(is_new);
+        death.is_some_and(|death| !matches!(death.cause, DeathCause::Failed(_)))
+    }
+
     /// The last moment of a dead letter, if it has one.
     fn dead_until(&self) -> Option<u64> {
         self.death.as_ref()?.until.map(|until| until.0)
@@ -202,7 +218,7 @@ impl LogContents {
     }
 
     /// True if the recovered state of a subject agrees with this state. A job that expired while no
-    /// server ran can have ended, or be in the queue for expired jobs.
+    /// server ran can have ended, or be in the queue for expired jobs, or be a dead letter.
     pub(super) fn agrees(&self, found: &Self, subject: &Subject, start: Start) -> bool {
         match subject {
             Subject::Job(id) => match (self.jobs.get(id), found.jobs.get(id)) {
@@ -219,6 +235,9 @@ impl LogContents {
                     let is_fresh = found.created == start.now && found.order >= start.next_id;
                     image.is_found_as(found, start)
                         || (is_fresh && self.has_expired(image, start.now))
+                        || (image.was_set_aside(found, start.now)
+                            && (self.has_expired(image, start.now)
+                                || self.gets_expired(&image.queue, start.now)))
                 }
             },
             // If the disk was full (`is_short`), the log may lack the facts of a queue that a
@@ -290,12 +309,24 @@ impl LogContents {
         is_ready && [image.expires, aged].into_iter().flatten().any(|last| last < now)
     }
 
-    /// True if an expired job must move to this queue.
+    /// True if this queue may get expired jobs, or dead letters because jobs have expired. Then jobs of
+    /// this queue can end to make room.
     fn gets_expired(&self, name: &Name, now: u64) -> bool {
-        self.jobs.values().any(|image| {
-            let target = self.policy(&image.queue).expire_to;
-            target.is_some_and(|target| *target == *name.as_bytes()) && self.has_expired(image, now)
+        let expired = self.jobs.values().filter(|image| self.has_expired(image, now));
+        expired.into_iter().any(|image| {
+            let target = self.policy(&image.queue).expire_to.map(|target| text(&target).into());
+            // The job finds no room in this queue, or a job makes room for it.
+            let may_drop = target.as_ref().is_some_and(|target| self.gets_letters(target, name));
+            target.as_ref() == Some(name) || may_drop || self.gets_letters(&image.queue, name)
         })
+    }
+
+    /// True if jobs of a queue that expire or make room can become dead letters in the queue `name`.
+    fn gets_letters(&self, queue: &Name, name: &Name) -> bool {
+        let dead = self.policy(queue).dead;
+        let target = dead.target.queue_for(queue.as_bytes());
+        let is_target = target.is_some_and(|target| *target == *name.as_bytes());
+        (dead.expired || dead.dropped) && (is_target || queue == name)
     }
 
     fn policy(&self, name: &Name) -> Policy {
@@ -311,7 +342,9 @@ impl LogContents {
     /// old by it, and are not in their queues in the recovered state `found`.
     pub(super) fn count_from_puts(&mut self, found: &Self, now: u64) {
         let is_gone = |id: &u64, image: &StoredJob| {
-            let is_there = found.jobs.get(id).is_some_and(|found| found.queue == image.queue);
+            let is_there = found.jobs.get(id).is_some_and(|found| {
+                found.queue == image.queue && !image.was_set_aside(found, now)
+            });
             !is_there && self.has_expired(image, now)
         };
         let gone = self.jobs.iter().filter(|(id, image)| is_gone(id, image));
@@ -330,12 +363,12 @@ impl LogContents {
     }
 
     /// Copies the facts that this state lacks from the recovered state `found`.
-    pub(super) fn meet(&mut self, found: &Self, is_short: bool) {
+    pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
                 // Keep the state, because the process may have made a due job ready only after its
                 // start.
-                Some(found) if found.queue == image.queue => {
+                Some(found) if found.queue == image.queue && !image.was_set_aside(found, now) => {
                     // If `since` is 0, `offer` sets it to the due time. The value 1 prevents this,
                     // because reclaim's copy of a job that had lost a lease does not contain the
                     // due time.

@@ -144,6 +144,8 @@ pub(crate) struct Model {
     unplaced: Vec<u64>,
     /// Jobs that moved to another queue in this turn.
     rerouted: Vec<u64>,
+    /// Jobs that were buried in this turn, because they expired or made room.
+    set_aside: Vec<u64>,
     /// True if the server refuses all puts.
     pub(crate) is_draining: bool,
     /// The keys of unique jobs that have ended.
@@ -161,6 +163,8 @@ pub(crate) struct Model {
 pub(crate) struct Tally {
     /// Puts that waited for room.
     pub(crate) room_waits: u64,
+    /// Jobs that expired or made room, and became dead letters, if the policy kept any.
+    pub(crate) letters: u64,
     /// Jobs that Gearman workers grabbed.
     pub(crate) grabs: u64,
     /// Workers that were woken.
@@ -383,6 +387,7 @@ impl Model {
             guards: Vec::new(),
             unplaced: Vec::new(),
             rerouted: Vec::new(),
+            set_aside: Vec::new(),
             is_draining: false,
             claims: BTreeMap::new(),
             results: results::Results::default(),

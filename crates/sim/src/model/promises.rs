@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Model, Place};
+use super::{Model, Place, State};
 
 impl Model {
     /// Called when the server accepts a foreground submit. The connection must receive one end of
@@ -43,20 +43,34 @@ impl Model {
 
     /// The protocol does not define in which order jobs of several queues expire in one turn. The
     /// model copies the observed order numbers, if they are a permutation of the model's order
-    /// numbers.
-    pub(crate) fn adopt_orders(&mut self, seen: impl Fn(u64) -> Option<u64>) {
-        let rerouted: BTreeSet<u64> = std::mem::take(&mut self.rerouted).into_iter().collect();
-        let jobs = rerouted.iter().filter_map(|id| Some((*id, self.jobs.get(id)?.order)));
-        let mine: BTreeMap<u64, u64> = jobs.collect();
-        let theirs: BTreeMap<u64, u64> =
-            mine.keys().filter_map(|id| Some((*id, seen(*id)?))).collect();
-        let numbers = |orders: &BTreeMap<u64, u64>| orders.values().copied().collect();
-        let same: [BTreeSet<u64>; 2] = [numbers(&mine), numbers(&theirs)];
-        if same[0] == same[1] {
-            for (id, order) in theirs {
-                self.history.reorder(id, mine[&id], order);
-                self.job_mut(id).order = order;
-            }
+    /// numbers. `seen` returns the order number of a job, and its number among the buried jobs.
+    pub(crate) fn adopt_orders(&mut self, seen: impl Fn(u64) -> Option<(u64, u64)>) {
+        let rerouted = std::mem::take(&mut self.rerouted).into_iter();
+        let jobs = rerouted.filter_map(|id| Some((id, self.jobs.get(&id)?.order)));
+        let adopted = permuted(jobs.collect(), |id| Some(seen(id)?.0));
+        for (id, mine, order) in adopted {
+            self.history.reorder(id, mine, order);
+            self.job_mut(id).order = order;
+        }
+        let buried = std::mem::take(&mut self.set_aside).into_iter();
+        let jobs = buried.filter_map(|id| match self.jobs.get(&id)?.state {
+            State::Buried { order } => Some((id, order)),
+            State::Ready | State::Delayed { .. } | State::Leased(_) => None,
+        });
+        let adopted = permuted(jobs.collect(), |id| Some(seen(id)?.1));
+        for (id, mine, order) in adopted {
+            self.history.rebury(id, mine, order);
+            self.job_mut(id).state = State::Buried { order };
         }
     }
+}
+
+/// The model's number and the observed number of each job, if the observed numbers are a permutation of
+/// the model's numbers.
+fn permuted(mine: BTreeMap<u64, u64>, seen: impl Fn(u64) -> Option<u64>) -> Vec<(u64, u64, u64)> {
+    let pairs = mine.into_iter().map(|(id, mine)| Some((id, mine, seen(id)?)));
+    let pairs: Vec<(u64, u64, u64)> = pairs.collect::<Option<_>>().unwrap_or_default();
+    let ours: BTreeSet<u64> = pairs.iter().map(|(_, mine, _)| *mine).collect();
+    let theirs: BTreeSet<u64> = pairs.iter().map(|(_, _, theirs)| *theirs).collect();
+    if ours == theirs { pairs } else { Vec::new() }
 }

@@ -51,7 +51,7 @@ impl Recovered {
         // The order of the jobs in the log decides which queue expires its jobs first, and which
         // order numbers these jobs get in another queue. The model does not have this order, so it
         // copies the observed order numbers.
-        trial.adopt_orders(|id| found.log_contents.jobs.get(&id).map(|image| image.order));
+        trial.adopt_orders(|id| found.log_contents.jobs.get(&id).map(StoredJob::orders));
         let jobs = trial.jobs.iter().map(|(id, job)| (*id, StoredJob::of(job))).collect();
         found.log_contents.compare(&jobs, now)
     }
@@ -142,7 +142,7 @@ impl Model {
         if let Some(newest) = newest {
             log_contents.count_all_of_gone(&found.log_contents, newest);
         }
-        log_contents.meet(&found.log_contents, self.history.counts_may_be_missing);
+        log_contents.meet(&found.log_contents, now, self.history.counts_may_be_missing);
         let newest = log_contents.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
         let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
         Recovered { log_contents, next_id, ..found.clone() }

@@ -2,10 +2,9 @@
 //! It also contains their children, and the queues that get copies. This file also has the limits
 //! of queues, and the expiry of jobs.
 
-use broker::Death;
 use broker::policy::{Unsent, WhenFull};
+use broker::{Death, DeathCause};
 
-use super::outcome::News;
 use super::policies::text;
 use super::record::Record;
 use super::unique::{Admitted, Offer};
@@ -325,9 +324,7 @@ impl Model {
             };
             let oldest = keys().filter(|((pri, _), _)| *pri == worst).min();
             let (_, id) = oldest.expect("one of them is the worst");
-            self.guarded(queue, |model| {
-                model.end_job(id, &News::Fail);
-            });
+            self.guarded(queue, |model| model.end_or_set_aside(id, DeathCause::Dropped));
             if !self.is_over_limit(queue) {
                 break;
             }
@@ -418,16 +415,20 @@ impl Model {
         self.tally.expiries += 1;
         let from = self.jobs[&id].queue.clone();
         let Some(target) = self.queues[&from].policy.expire_to.as_ref().map(text) else {
-            self.end_job(id, &News::Fail);
+            self.end_or_set_aside(id, DeathCause::Expired);
             return;
         };
         let is_items = self.queues[&from].facts.is_items;
         let to = if is_items { self.item_queue(&target) } else { self.create_queue(&target) };
         let body_len = self.jobs[&id].body.len();
-        if to != from && self.make_room(&to, body_len).is_ok() {
+        let has_room = to != from && self.make_room(&to, body_len).is_ok();
+        if !self.jobs.contains_key(&id) {
+            // It was a dead letter, and ended for the job that made room for it.
+            self.drop_queue_if_unwanted(&to);
+        } else if has_room {
             self.reroute(id, &to, Record::Moved);
         } else {
-            self.end_job(id, &News::Fail);
+            self.end_or_set_aside(id, DeathCause::Dropped);
             self.drop_queue_if_unwanted(&to);
         }
     }

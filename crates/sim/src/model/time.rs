@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use broker::DeathCause;
+use broker::FailureCause;
 
 use super::outcome::Notification;
 use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
@@ -151,7 +151,7 @@ impl Model {
     fn time_out(&mut self, id: u64) {
         self.timeouts += 1;
         self.job_mut(id).counts.timeouts += 1;
-        self.lose(id, DeathCause::TimedOut);
+        self.lose(id, FailureCause::TimedOut);
     }
 
     /// The record that the answer "no job" depends on.

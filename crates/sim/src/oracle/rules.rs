@@ -190,6 +190,8 @@ impl QueueRules {
             | Setting::DeadQueue(_)
             | Setting::DeadKeep(_)
             | Setting::DeadJobsMax(_)
+            | Setting::DeadExpired(_)
+            | Setting::DeadDropped(_)
             | Setting::Ttr(_)
             | Setting::Priority(_)
             | Setting::Delay(_)
@@ -335,6 +337,11 @@ impl RuleHistory {
         self.settings().any(|setting| matches!(setting, Setting::OpenTimeout(Some(_))))
     }
 
+    /// True if jobs that expire are, or were, dead letters, which can come back.
+    pub(super) fn ever_sets_aside(&self) -> bool {
+        self.settings().any(sets_aside)
+    }
+
     fn settings(&self) -> impl Iterator<Item = &Setting> {
         let rules = self.ever.iter().flat_map(|rules| &rules.0);
         rules.flat_map(|rule| &rule.settings).map(|rule_setting| &rule_setting.setting)
@@ -344,7 +351,13 @@ impl RuleHistory {
 /// True if jobs can become dead letters by these rules. A dead letter has no key.
 pub(super) fn lets_jobs_die(rules: &Rules) -> bool {
     let mut settings = rules.0.iter().flat_map(|rule| &rule.settings);
-    settings.any(|asked| matches!(asked.setting, Setting::Retries(true)))
+    settings
+        .any(|asked| matches!(asked.setting, Setting::Retries(true)) || sets_aside(&asked.setting))
+}
+
+/// True if jobs that expire or make room can become dead letters.
+fn sets_aside(setting: &Setting) -> bool {
+    matches!(setting, Setting::DeadExpired(true) | Setting::DeadDropped(true))
 }
 
 /// True if these rules let jobs come into the queue from other queues, or by a put under another name.

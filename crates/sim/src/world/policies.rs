@@ -21,7 +21,8 @@ fn names(names: &[&str]) -> Box<[Name]> {
 /// Creates a random rule that refuses no put.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
-    match rng.below(24) {
+    let kind = rng.below(24);
+    let mut rule = match kind {
         0 => Rule::new(["*"], [Setting::JobsMax(Some(3)), dropping]),
         1 => Rule::new(["a*"], [Setting::BytesMax(Some(500)), dropping]),
         2 => Rule::new(["*"], [Setting::AgeMax(Some(2000))]),
@@ -57,7 +58,12 @@ fn mild(rng: &mut Rng) -> Rule {
         20..23 => unique("*", rng),
         23 => unique("a*", rng),
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
+    };
+    // Jobs that expire or make room.
+    if kind < 4 && rng.coin() {
+        rule.settings.extend(Rule::new([""], dead(rng)).settings);
     }
+    rule
 }
 
 const PATTERNS: [&str; 3] = ["*", "a*", "b-2*"];
@@ -193,7 +199,7 @@ fn unique(pattern: &str, rng: &mut Rng) -> Rule {
     Rule::new([pattern], settings)
 }
 
-fn dead(rng: &mut Rng) -> [Setting; 3] {
+fn dead(rng: &mut Rng) -> [Setting; 5] {
     let target = match rng.below(5) {
         0 => DeadTarget::Bury,
         1 => DeadTarget::Drop,
@@ -201,7 +207,13 @@ fn dead(rng: &mut Rng) -> [Setting; 3] {
         _ => DeadTarget::Queue(b"dead.{name}"[..].into()),
     };
     let keep = if rng.coin() { Some(rng.between(500, 4000)) } else { None };
-    [Setting::DeadQueue(target), Setting::DeadKeep(keep), Setting::DeadJobsMax(rng.below(4))]
+    [
+        Setting::DeadQueue(target),
+        Setting::DeadKeep(keep),
+        Setting::DeadJobsMax(rng.below(4)),
+        Setting::DeadExpired(rng.coin()),
+        Setting::DeadDropped(rng.coin()),
+    ]
 }
 
 /// What a job gets if its client did not send it.

@@ -56,7 +56,7 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
-    use broker::DeathCause;
+    use broker::{DeathCause, FailureCause};
 
     use super::*;
 
@@ -65,7 +65,7 @@ mod tests {
         let death = Death {
             died: Millis(10_000),
             until: None,
-            cause: DeathCause::Reported,
+            cause: DeathCause::Failed(FailureCause::Reported),
             attempts: 3,
             origin: b"mail"[..].into(),
             worker: Box::default(),

@@ -4,13 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::effects::{Effects, News, Record};
+use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::engine::put::{Admitted, Offer};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{Draft, JobKind, PutKeys};
+use crate::jobs::{DeathCause, Draft, JobKind, PutKeys};
 use crate::limits::PUT_ENDS_MAX;
-use crate::milestones::JobEnd;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 use crate::queues::Extension;
 
@@ -414,7 +413,8 @@ impl Engine {
         ready.first_from((rank, 0)).map(|(_, slot)| JobSlot(slot))
     }
 
-    /// Ends a job of a queue. The queue does not vanish, even if this was its last job.
+    /// Ends a job of a queue to make room, or makes it a dead letter. The queue does not vanish, even if
+    /// this was its last job.
     pub(in crate::engine) fn end_in(
         &mut self,
         queue: QueueId,
@@ -422,7 +422,7 @@ impl Engine {
         effects: &mut Effects,
     ) {
         self.queues[queue].hold();
-        self.end_job(slot, JobEnd::Dropped, &News::Fail, effects);
+        self.end_or_set_aside(slot, DeathCause::Dropped, effects);
         self.queues[queue].release();
         self.arm_queue(queue);
     }

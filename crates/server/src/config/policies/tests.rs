@@ -35,7 +35,7 @@ fn every_key_is_read() {
         alias = ["a", "b"]
         route = { copy_to = "audit" }
         retries = { limit = 8, backoff = "linear", base = "2s", max = "1m", jitter = 0.05, count_release = false, count_disconnect = false }
-        dead = { queue = "dead.{name}", keep = "1h", max_jobs = 7 }
+        dead = { queue = "dead.{name}", keep = "1h", max_jobs = 7, expired = true, dropped = true }
         ttr = "1m30s"
         priority = 12
         delay = "5s"
@@ -95,6 +95,8 @@ fn every_key_is_read() {
             target: DeadTarget::Queue(name("dead.{name}")),
             keep_ms: Some(3_600_000),
             jobs_max: 7,
+            expired: true,
+            dropped: true,
         },
         defaults: Defaults { ttr_s: Some(90), priority: 12, delay_s: 5 },
         pause: PausePolicy {
@@ -497,7 +499,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 57);
+    assert_eq!(lines.len(), 59);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[6], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[9], "open.max = 100                           # default");

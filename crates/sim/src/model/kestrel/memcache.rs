@@ -1,6 +1,6 @@
 //! The memcache dialect (spec kestrel 1).
 
-use broker::DeathCause;
+use broker::FailureCause;
 
 use super::Monitor;
 use super::memcache_wire::{self, Get, Request};
@@ -179,7 +179,7 @@ impl Model {
             if let Some(lease) = self.forget_oldest(place, queue, 1).first()
                 && let Some(id) = self.held_by(place, *lease)
             {
-                self.lose(id, DeathCause::Aborted);
+                self.lose(id, FailureCause::Aborted);
             }
             return observed.take(&line("END", 0));
         }

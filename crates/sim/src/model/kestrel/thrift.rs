@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use broker::DeathCause;
+use broker::FailureCause;
 
 use super::Fetch;
 use super::lists::ItemList;
@@ -166,7 +166,7 @@ impl Model {
             if call.name == "confirm" {
                 need = need.max(self.confirm(holder, *lease).unwrap_or(0));
             } else {
-                self.lose(id, DeathCause::Aborted);
+                self.lose(id, FailureCause::Aborted);
             }
         }
         (number(call, settled), need)

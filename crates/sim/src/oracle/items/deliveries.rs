@@ -115,6 +115,10 @@ impl Items {
     }
 
     pub(super) fn check_age(&self, id: usize, delivery: &Delivery<'_>) -> Checked {
+        if self.rule_history.ever_sets_aside() {
+            // A dead letter that comes back has a new age, and no moment at which it expires.
+            return Ok(());
+        }
         let item = &self.known[id];
         let moment =
             if delivery.arrival.waited { delivery.arrival.at } else { delivery.now } as i64;
