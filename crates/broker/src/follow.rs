@@ -18,6 +18,7 @@ use crate::journal::stream::Gathering;
 use crate::journal::{Mark, Placed};
 use crate::ledger::locations::Location;
 use crate::ledger::{Ledger, meta, queue_ref};
+use crate::turn::SHORT_NOTE_BYTES;
 
 /// An entry of the log needs at most this many bytes besides its names, metas, options and body.
 const ENTRY_BYTES: u64 = 64;
@@ -146,9 +147,10 @@ impl Needs {
                 }
                 Fact::Value(key, value) => {
                     needs.bytes += (key.len() + value.len()) as u64;
-                    // The leader admits a note by its length. It admits other facts as an update.
-                    let is_note = meta::note_of_fact(key).is_some();
-                    needs.updates += 1 + if is_note { value.len() as u64 / 256 } else { 0 };
+                    // The leader admits a long note by its length, and other facts as an update.
+                    let is_long_note =
+                        value.len() > SHORT_NOTE_BYTES && meta::note_of_fact(key).is_some();
+                    needs.updates += 1 + if is_long_note { value.len() as u64 / 256 } else { 0 };
                 }
                 Fact::Ids(_) => {}
             }

@@ -172,8 +172,12 @@ pub(crate) fn state_of(form: &Form) -> Result<Option<JobState>> {
 }
 
 /// Starts an operation, and shows the page on which it runs.
-pub(crate) fn start(api: &Api, principal: &Principal, asked: &StartOperation) -> Result<Response> {
-    api.start_operation(principal, asked)?;
+pub(crate) async fn start(
+    api: &Api,
+    principal: &Principal,
+    asked: &StartOperation,
+) -> Result<Response> {
+    api.start_operation(principal, asked).await?;
     Ok(see_other(&link::operations()))
 }
 
@@ -209,7 +213,7 @@ pub(crate) async fn kick_queue(
 ) -> Result<Response> {
     operator(&principal)?;
     let asked = StartOperation::new(OperationKind::Kick, name);
-    start(&api, &principal, &asked)
+    start(&api, &principal, &asked).await
 }
 
 pub(crate) async fn redrive_queue(
@@ -226,7 +230,7 @@ pub(crate) async fn redrive_queue(
         rate_per_s: rate.map_err(|_| Problem::new(ProblemKind::BadRequest, why))?,
         ..StartOperation::new(OperationKind::Redrive, name)
     };
-    start(&api, &principal, &asked)
+    start(&api, &principal, &asked).await
 }
 
 pub(crate) async fn redrive_job(
@@ -240,7 +244,7 @@ pub(crate) async fn redrive_job(
         ids: Some(vec![id]),
         ..StartOperation::new(OperationKind::Redrive, api.job(JobId(id)).await?.queue)
     };
-    start(&api, &principal, &asked)
+    start(&api, &principal, &asked).await
 }
 
 pub(crate) async fn clear_queue(
@@ -255,7 +259,7 @@ pub(crate) async fn clear_queue(
         confirm: form.get("confirm").map(str::to_owned),
         ..StartOperation::new(OperationKind::Clear, name)
     };
-    start(&api, &principal, &asked)
+    start(&api, &principal, &asked).await
 }
 
 pub(crate) async fn kick_job(
@@ -288,6 +292,6 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Response> {
     operator(&principal)?;
-    api.cancel_operation(number(&id)?)?;
+    api.cancel_operation(number(&id)?).await?;
     Ok(back(&link::operations(), "cancelled"))
 }

@@ -131,7 +131,7 @@ pub(crate) async fn act(
         state: actions::state_of(&form)?,
         ..StartOperation::new(kind, name)
     };
-    actions::start(&api, &principal, &asked)
+    actions::start(&api, &principal, &asked).await
 }
 
 /// Moves the jobs of a queue to another queue.
@@ -147,7 +147,7 @@ pub(crate) async fn move_queue(
         state: actions::state_of(&form)?,
         ..StartOperation::new(OperationKind::Move, name)
     };
-    actions::start(&api, &principal, &asked)
+    actions::start(&api, &principal, &asked).await
 }
 
 /// Moves one job to another queue.

@@ -58,9 +58,10 @@ pub const RESULT_ENDS_MAX: usize = 16;
 
 /// The owner of the engine can keep at most this many notes: see [`crate::Engine::set_note`].
 pub const NOTES_MAX: usize = 16;
-/// The names and values of all notes have at most this many bytes. Reclaim copies notes, and a small log
-/// must have room for these copies.
-pub const NOTES_BYTES_MAX: usize = 256 << 10;
+/// The names and values of all notes have at most this many bytes. So each note fits into the smallest
+/// segment of a log, beside what reclaim leaves free there. A longer one would need a file of its own, and
+/// reclaim could not copy it on a full disk.
+pub const NOTES_BYTES_MAX: usize = 192 << 10;
 
 /// Maximum number of fan-out children that clients can give one parent. The time and the memory of
 /// a put to the parent grow with the number of children.

@@ -215,16 +215,14 @@ impl Api {
         running.map(|operation| operation.shown(&moments)).collect()
     }
 
-    /// Cancels an operation.
-    pub fn cancel_operation(&self, number: u64) -> Result<types::Operation, Problem> {
+    /// Cancels an operation. If it would go on after a restart, waits until it is durable that it does not.
+    pub async fn cancel_operation(&self, number: u64) -> Result<types::Operation, Problem> {
         let operation = self.act.operations.find(number)?;
-        let moments = {
-            let mut turn = self.turn();
-            operation.note_cancelled(&mut turn);
-            Moments::of(&turn)
-        };
+        let after = operation.note_cancelled(&mut self.turn());
         // If the operation is not waiting now, the notice stays until it waits.
         operation.cancelled.notify_one();
+        self.setup.door.settled_at(after).await?;
+        let moments = Moments::of(&self.turn());
         Ok(operation.shown(&moments))
     }
 }

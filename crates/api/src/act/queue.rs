@@ -119,7 +119,7 @@ pub(crate) async fn delete_queue(
         confirm: query.get("confirm").map(str::to_owned),
         ..types::StartOperation::new(types::OperationKind::Remove, shown_name(&name))
     };
-    Ok(started(&api.start_operation_on(&principal, &asked, &when)?))
+    Ok(started(&api.start_operation_on(&principal, &asked, &when).await?))
 }
 
 /// Pauses a queue: workers get no jobs of it.

@@ -5,7 +5,7 @@ use broker::{NewJob, Patience, Take};
 use serde_json::{Value, json};
 
 use crate::acting::with_log;
-use crate::world::{NOW, World};
+use crate::world::{NOW, Reply, World, request};
 
 fn commit(world: &World) {
     world.broker.commit_step(NOW).unwrap();
@@ -60,11 +60,26 @@ fn letters(world: &World) -> Vec<u64> {
     next.collect()
 }
 
+/// Sends a request that is answered when the log has what it says. Fails if the reply comes earlier.
+fn send(world: &World, method: &str, path: &str, body: &[u8]) -> Reply {
+    let asked = request(method, path, &[("content-type", "application/json")], body);
+    world.send_and(asked, || commit(world))
+}
+
+/// Cancels an operation.
+fn cancel(world: &World, id: u64) {
+    assert_eq!(send(world, "DELETE", &format!("/operations/{id}"), b"").status, 202);
+}
+
 /// Starts a redrive of the queue `dead`, and returns its number.
 fn redrive(world: &World, more: &Value) -> u64 {
     let mut asked = json!({ "kind": "redrive", "queue": "dead", "rate_per_s": 10 });
     asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let started = world.post("/operations", &asked);
+    let started = if asked["dry_run"] == true {
+        world.post("/operations", &asked)
+    } else {
+        send(world, "POST", "/operations", asked.to_string().as_bytes())
+    };
     assert_eq!(started.status, 202, "{started:?}");
     started.body["id"].as_u64().unwrap()
 }
@@ -189,15 +204,21 @@ fn letters_that_died_after_the_start_stay() {
 fn chosen_letters_that_were_skipped_stay_counted() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let world = with_letters(&disk, 20);
-    // There are no jobs with some of these numbers, and one number comes twice.
-    let ids = [&letters(&world)[..15], &[1; 2], &(1000..1015).collect::<Vec<u64>>()].concat();
+    // Some of the first letters come back before, and there are no jobs with some numbers. One number
+    // comes twice.
+    let letters = letters(&world);
+    let first = redrive(&world, &json!({ "ids": letters[..5] }));
+    pass_s(&world, 2);
+    assert_eq!(numbers(&world, first), done(5, 0, 5));
+    let ids = [&letters[..], &[1000], &(1000..1010).collect::<Vec<u64>>()].concat();
     let id = redrive(&world, &json!({ "ids": ids }));
     pass_s(&world, 1);
+    assert_eq!(numbers(&world, id).1[1], 5, "it has looked at them");
     let world = crash(world, &disk);
     world.tick();
     pass_s(&world, 5);
     assert_eq!(numbers(&world, id), done(15, 15, 30));
-    assert_eq!(jobs(&world), [15, 5]);
+    assert_eq!(jobs(&world), [20, 0]);
 }
 
 #[test]
@@ -236,14 +257,12 @@ fn a_cancelled_redrive_stays_cancelled() {
         let world = with_letters(&disk, 50);
         let id = redrive(&world, &json!({}));
         pass_s(&world, 2);
-        assert_eq!(world.ask("DELETE", &format!("/operations/{id}")).status, 202);
+        cancel(&world, id);
         if waits {
             pass_s(&world, 1);
             assert_eq!(numbers(&world, id).0, "cancelled");
-        } else {
-            // The reply comes before the operation has ended.
-            commit(&world);
         }
+        // Otherwise, the reply comes before the operation has ended.
         let left = jobs(&world);
         assert_ne!(left[1], 0);
         let world = crash(world, &disk);
@@ -262,7 +281,7 @@ fn a_redrive_that_is_taken_up_can_be_cancelled() {
     pass_s(&world, 2);
     let world = crash(world, &disk);
     let left = jobs(&world);
-    assert_eq!(world.ask("DELETE", &format!("/operations/{id}")).status, 202);
+    cancel(&world, id);
     world.tick();
     pass_s(&world, 2);
     assert_eq!(numbers(&world, id).0, "cancelled");
@@ -300,10 +319,26 @@ fn a_redrive_that_cannot_be_remembered_is_refused() {
 }
 
 #[test]
-fn a_note_in_another_form_stays_for_its_version() {
+fn a_note_in_another_form_does_not_stop_the_start() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let world = with_letters(&disk, 10);
-    let _ = world.broker.turn(NOW).set_note(b"operation/7", b"{\"new\":1}");
+    let id = redrive(&world, &json!({ "ids": letters(&world)[..1] }));
+    let begun = {
+        let turn = world.broker.turn(NOW);
+        let found = turn.notes().find(|(name, _)| *name == b"operation/1");
+        found.expect("the redrive has a note").1.to_vec()
+    };
+    cancel(&world, id);
+    let too_many = format!("0 0 {}", u64::MAX);
+    for (name, value) in [
+        (&b"operation/7"[..], &b"{\"new\":1}"[..]),
+        (&b"operation/8"[..], &begun[..]),
+        (&b"operation/8/progress"[..], too_many.as_bytes()),
+        (&b"operation/+8"[..], &begun[..]),
+        (&b"operation/18446744073709551615"[..], &begun[..]),
+    ] {
+        world.broker.turn(NOW).set_note(name, value).value.unwrap();
+    }
     let _ = world.broker.turn(NOW).set_note(b"operation/9/progress", b"1 2 3");
     let _ = world.broker.turn(NOW).set_note(b"other", b"1");
     commit(&world);
@@ -313,11 +348,8 @@ fn a_note_in_another_form_stays_for_its_version() {
     assert_eq!(operations(&world), 0);
     let turn = world.broker.turn(NOW);
     let names: Vec<&[u8]> = turn.notes().map(|(name, _)| name).collect();
-    assert_eq!(
-        names,
-        [&b"operation/7"[..], b"other"],
-        "progress alone is of an operation that ended"
-    );
+    // Those of no operation stay.
+    assert_eq!(names, [&b"operation/+8"[..], b"operation/18446744073709551615", b"other"]);
     drop(turn);
     assert_eq!(redrive(&world, &json!({ "rate_per_s": 0 })), 10, "no number comes twice");
 }

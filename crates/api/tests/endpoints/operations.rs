@@ -5,7 +5,7 @@ use broker::{NewJob, Patience, Take};
 use serde_json::{Value, json};
 
 use crate::acting::with_log;
-use crate::world::{NOW, World};
+use crate::world::{NOW, World, request};
 
 /// Starts an operation, and returns its number.
 fn start(world: &World, asked: &Value) -> u64 {
@@ -539,14 +539,20 @@ fn a_letter_that_stays_counts_when_the_turn_is_durable() {
     }
     world.put(b"mail", NewJob::default(), b"a");
     world.broker.commit_step(NOW).unwrap();
-    let id = start(&world, &json!({ "kind": "redrive", "queue": "mail" }));
-    world.pass(1);
-    assert_eq!(counts(&world, "mail"), [2, 0, 1], "the turn is over, and waits for the disk");
+    let asked = json!({ "kind": "redrive", "queue": "mail" }).to_string();
+    let json = [("content-type", "application/json")];
+    let started = world.send_and(request("POST", "/operations", &json, asked.as_bytes()), || {
+        let stats = world.broker.turn(NOW).queue_stats(b"mail").unwrap();
+        assert_eq!([stats.ready, stats.buried], [2, 1], "the turn is over, and waits for the disk");
+        let operation = world.api.operation(1).unwrap();
+        assert_eq!([operation.done, operation.skipped, operation.refused], [0, 0, 0]);
+        world.broker.commit_step(NOW).unwrap();
+    });
+    assert_eq!(started.status, 202, "{started:?}");
+    let id = started.body["id"].as_u64().unwrap();
     let numbers = |operation: &Value| {
         ["done", "skipped", "refused"].map(|name| operation[name].as_u64().unwrap())
     };
-    assert_eq!(numbers(&world.get(&format!("/operations/{id}"))), [0, 0, 0]);
-    world.broker.commit_step(NOW).unwrap();
     // A redrive rests after each turn.
     world.pass(100);
     let operation = world.get(&format!("/operations/{id}"));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use broker::{JobId, State};
+use broker::{JobId, Position, State};
 use tokio::sync::Notify;
 
 use super::filter::Filter;
@@ -23,22 +23,34 @@ const CHOSEN_MAX: usize = 10_000;
 const REDRIVE_RATE_PER_S: u32 = 100;
 
 impl Api {
-    /// Starts an operation. Must be called in the runtime of the site.
-    pub fn start_operation(
+    /// Starts an operation. Must be called in the runtime of the site. If the operation goes on after a
+    /// restart, waits until this is durable.
+    pub async fn start_operation(
         &self,
         principal: &Principal,
         asked: &types::StartOperation,
     ) -> Result<types::Operation, Problem> {
-        self.start_operation_on(principal, asked, &Condition::ANY)
+        self.start_operation_on(principal, asked, &Condition::ANY).await
     }
 
     /// Starts an operation if its queue has this version.
-    pub(in crate::act) fn start_operation_on(
+    pub(in crate::act) async fn start_operation_on(
         &self,
         principal: &Principal,
         asked: &types::StartOperation,
         when: &Condition,
     ) -> Result<types::Operation, Problem> {
+        let (shown, after) = self.begin_operation(principal, asked, when)?;
+        self.setup.door.settled_at(after).await?;
+        Ok(shown)
+    }
+
+    fn begin_operation(
+        &self,
+        principal: &Principal,
+        asked: &types::StartOperation,
+        when: &Condition,
+    ) -> Result<(types::Operation, Position), Problem> {
         let queue = self.turn().shown_name(&parse_name(&asked.queue)?);
         check(asked)?;
         let to = self.target(asked, &queue)?;
@@ -108,15 +120,16 @@ impl Api {
             cancelled: Notify::new(),
             progress: Mutex::default(),
         })?;
-        let noted = operation.note_begin(&mut self.turn(), asked);
-        if let Err(problem) = noted {
+        // Do this before the turn, because `asked` can be long.
+        let begun = operation.begun(asked);
+        let noted = begun.and_then(|begun| operation.note_begin(&mut self.turn(), &begun));
+        let after = noted.inspect_err(|_| {
             self.act.operations.all().kept.remove(&operation.number);
-            return Err(problem);
-        }
+        })?;
         let shown = operation.shown(&moments);
         self.tell_operation(|| shown.clone());
         self.run_operation(operation);
-        Ok(shown)
+        Ok((shown, after))
     }
 
     /// Runs an operation, in the runtime of the site.
@@ -127,10 +140,10 @@ impl Api {
             let ran = tokio::spawn(async move { runner.operate(&running).await }).await;
             // The panic has been reported. At the end of the server, there is none.
             if ran.is_err_and(|error| error.is_panic()) {
-                api.forget_broken(&operation);
                 let why = Problem::new(ProblemKind::Unavailable, "the operation broke off");
                 let ended = (api.setup.door.now(), OperationStatus::Failed, Some(why));
                 operation.progress().ended = Some(ended);
+                api.forget_broken(&operation);
             }
         });
     }

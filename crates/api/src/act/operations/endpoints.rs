@@ -54,7 +54,7 @@ pub(crate) async fn post_operations(
     Query::read(&head.uri, &[])?;
     let asked: types::StartOperation =
         receive_json_of(body, &head.extensions, REQUEST_BYTES_MAX).await?;
-    Ok(started(&api.start_operation(&principal, &asked)?))
+    Ok(started(&api.start_operation(&principal, &asked).await?))
 }
 
 /// The response to a request that started an operation.
@@ -132,6 +132,6 @@ pub(crate) async fn delete_operation(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    let operation = api.cancel_operation(number)?;
+    let operation = api.cancel_operation(number).await?;
     Ok(with_json(StatusCode::ACCEPTED, &operation))
 }

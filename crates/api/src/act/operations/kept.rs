@@ -59,13 +59,19 @@ fn read_progress(value: &[u8]) -> Option<[u64; 3]> {
     numbers.try_into().ok()
 }
 
-/// The number of the operation that a note is about, and whether the note is about its progress.
+/// The highest number of an operation: the highest that every reader of JSON knows exactly.
+const NUMBER_MAX: u64 = 1 << 53;
+
+/// The number of the operation that a note is about, and whether the note is about its progress. `None`: the
+/// note is not about an operation.
 fn read_name(name: &[u8]) -> Option<(u64, bool)> {
-    let rest = str::from_utf8(name).ok()?.strip_prefix("operation/")?;
-    match rest.strip_suffix("/progress") {
-        Some(number) => Some((number.parse().ok()?, true)),
-        None => Some((rest.parse().ok()?, false)),
-    }
+    let name = str::from_utf8(name).ok()?;
+    let rest = name.strip_prefix("operation/")?;
+    let digits = rest.strip_suffix("/progress").unwrap_or(rest);
+    let number = digits.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
+    let is_progress = digits != rest;
+    let own_name = if is_progress { progress_name(number) } else { begun_name(number) };
+    (name == own_name).then_some((number, is_progress))
 }
 
 impl Operation {
@@ -74,14 +80,10 @@ impl Operation {
         self.kind == OperationKind::Redrive && !self.dry_run
     }
 
-    /// Notes what was asked, before the first change.
-    pub(super) fn note_begin(
-        &self,
-        turn: &mut Turn<'_>,
-        asked: &types::StartOperation,
-    ) -> Result<(), Problem> {
+    /// What the note about the begin says. Empty: there is no note.
+    pub(super) fn begun(&self, asked: &types::StartOperation) -> Result<Vec<u8>, Problem> {
         if !self.is_kept() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let begun = Begun {
             queue: shown_name(&self.queue),
@@ -91,18 +93,31 @@ impl Operation {
             who: self.who.to_string(),
             asked: asked.clone(),
         };
-        let value = serde_json::to_vec(&begun).map_err(|error| {
+        serde_json::to_vec(&begun).map_err(|error| {
             Problem::new(ProblemKind::Unavailable, format!("cannot note the operation: {error}"))
-        })?;
+        })
+    }
+
+    /// Notes what was asked, before the first change. The request is answered when this is durable.
+    pub(super) fn note_begin(
+        &self,
+        turn: &mut Turn<'_>,
+        begun: &[u8],
+    ) -> Result<Position, Problem> {
+        if begun.is_empty() {
+            return Ok(Position::NONE);
+        }
         // The progress comes first: without it, nothing is left of an operation that was refused.
         let progress = progress_value([0; 3]);
-        let refused =
-            (turn.set_note(progress_name(self.number).as_bytes(), progress.as_bytes()).value)
-                .and_then(|()| turn.set_note(begun_name(self.number).as_bytes(), &value).value);
-        refused.map_err(|refusal| {
-            self.remove_notes(turn);
-            not_noted(refusal)
-        })
+        let first = turn.set_note(progress_name(self.number).as_bytes(), progress.as_bytes());
+        let second = turn.set_note(begun_name(self.number).as_bytes(), begun);
+        match first.value.and(second.value) {
+            Ok(()) => Ok(first.after.max(second.after)),
+            Err(refusal) => {
+                self.remove_notes(turn);
+                Err(not_noted(refusal))
+            }
+        }
     }
 
     /// Notes the progress, with what a turn did. Returns the position of the note.
@@ -131,10 +146,13 @@ impl Operation {
         turn.set_note(progress_name(self.number).as_bytes(), b"").after
     }
 
-    /// The operation must not go on after a restart, because a client cancels it.
-    pub(super) fn note_cancelled(&self, turn: &mut Turn<'_>) {
+    /// The operation must not go on after a restart, because a client cancels it. The request is answered
+    /// when this is durable.
+    pub(super) fn note_cancelled(&self, turn: &mut Turn<'_>) -> Position {
         if self.is_kept() && self.is_running() {
-            let _ = turn.set_note(begun_name(self.number).as_bytes(), b"");
+            turn.set_note(begun_name(self.number).as_bytes(), b"").after
+        } else {
+            Position::NONE
         }
     }
 
@@ -143,14 +161,16 @@ impl Operation {
         let begun: Begun = serde_json::from_slice(begun).ok()?;
         let started = Millis(begun.started_ms);
         let [done, skipped, refused] = progress.map_or(Some([0; 3]), read_progress)?;
-        if done > begun.total {
+        // These are no numbers of a redrive. They could not be counted on from here.
+        let looked_at = done.checked_add(skipped)?;
+        if done > begun.total || refused > skipped || looked_at > NUMBER_MAX {
             return None;
         }
         let mut noted = Progress { done, ..Progress::default() };
         let jobs = if let Some(ids) = &begun.asked.ids {
             let mut ids = chosen(ids);
             // A letter that came back can have died again. So these are not looked at again.
-            let looked_at = usize::try_from(done.saturating_add(skipped)).unwrap_or(usize::MAX);
+            let looked_at = usize::try_from(looked_at).unwrap_or(usize::MAX);
             ids.drain(..looked_at.min(ids.len()));
             noted.skipped = skipped;
             noted.refusals = Refusals { count: refused, first: None };
@@ -218,6 +238,8 @@ impl Api {
                 tracing::warn!(
                     "operation {number} does not go on: another version began it, in another form"
                 );
+                let _ = turn.set_note(begun_name(number).as_bytes(), b"");
+                let _ = turn.set_note(progress_name(number).as_bytes(), b"");
                 continue;
             };
             let operation = Arc::new(operation);

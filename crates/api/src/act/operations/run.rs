@@ -166,7 +166,10 @@ impl Operation {
             OperationKind::Redrive => match &status.facts.death {
                 Some(death) => {
                     let has_key = |key: &[u8]| turn.has_key(id, key);
-                    state != State::Leased && self.only.fits(&self.queue, death, has_key)
+                    // One that died after the start can have come back already.
+                    state != State::Leased
+                        && death.died <= self.started
+                        && self.only.fits(&self.queue, death, has_key)
                 }
                 None => state == State::Buried && self.only.is_empty(),
             },
