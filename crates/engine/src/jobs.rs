@@ -378,7 +378,7 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// From now on, the job does not expire at a moment of its own. It must be ready, and in no list.
+    /// From now on, the job does not expire at a moment of its own. It must be in no list.
     pub(crate) fn forget_expiry(&mut self, slot: JobSlot) {
         if self[slot].expires().is_some() {
             self.expiring -= 1;
@@ -387,11 +387,12 @@ impl Jobs {
         }
     }
 
-    /// From now on, the job can fail as often as a new job, and is no dead letter.
+    /// From now on, the job can fail as often as a new job, and is no dead letter. It must be in no list.
     pub(crate) fn revive(&mut self, slot: JobSlot) {
-        let job = &self[slot];
-        if job.death().is_some() {
-            let place = dead::place(job);
+        if self[slot].death().is_some() {
+            // It would expire as soon as it is back.
+            self.forget_expiry(slot);
+            let place = dead::place(&self[slot]);
             self.dead.remove(place);
             self.dead.letters -= 1;
             let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");

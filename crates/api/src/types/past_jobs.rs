@@ -93,9 +93,9 @@ pub enum Outcome {
     Dead,
     /// A client ended it, although no worker had finished it.
     Deleted,
-    /// Nobody took it in time, or its time as a dead letter was over.
+    /// Nobody took it in time, and it ended or moved to another queue. Or its time as a dead letter was over.
     Expired,
-    /// It made room for others.
+    /// It made room for others, and ended or moved to another queue.
     Dropped,
     /// Its queue was flushed or removed.
     Flushed,

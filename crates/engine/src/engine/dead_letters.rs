@@ -88,7 +88,8 @@ impl Engine {
         let job = &self.jobs[slot];
         let dead = self.policy_of(job.queue()).map(|policy| &policy.dead);
         let is_wanted = dead.is_some_and(|dead| match cause {
-            DeathCause::Failed(_) => false,
+            // The policy `retries` has decided.
+            DeathCause::Failed(_) => true,
             DeathCause::Expired => dead.expired,
             DeathCause::Dropped => dead.dropped,
         });
@@ -253,8 +254,12 @@ impl Engine {
                 self.kick_delisted(slot, effects);
             }
             (State::Ready, Some(origin)) if origin.is_empty() => {
+                self.remove_from_list(slot);
                 self.jobs.revive(slot);
+                // From now on, it can expire, so its age is new.
+                self.jobs[slot].set_due(self.now);
                 self.note(Record::Update, slot, effects);
+                self.add_to_list(slot);
             }
             (State::Ready | State::Delayed | State::Buried, Some(origin)) => {
                 self.remove_from_list(slot);

@@ -22,7 +22,14 @@ impl Engine {
     /// The last moment at which the engine hands out the job. `None`: the job does not expire.
     fn ends_after(&self, slot: JobSlot) -> Option<Millis> {
         let job = &self.jobs[slot];
-        let age_max = self.policy_of(job.queue()).and_then(|policy| policy.age_max_ms);
+        let policy = self.policy_of(job.queue());
+        // A ready dead letter in its own queue was buried, taken and given back. Only its time as a dead
+        // letter bounds it. But if its queue's name stands for another queue now, it moves on.
+        let moves_on = policy.is_some_and(|policy| policy.same_as.is_some());
+        if !moves_on && job.death().is_some_and(|death| death.origin.is_empty()) {
+            return None;
+        }
+        let age_max = policy.and_then(|policy| policy.age_max_ms);
         let aged = age_max.map(|age| Millis(job.ready_since().0.saturating_add(age)));
         [job.expires(), aged].into_iter().flatten().min()
     }

@@ -2,12 +2,12 @@
 
 use lineshaft_engine::policy::{DeadTarget, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
-    Death, DeathCause, FailureCause, GrabOrder, JobId, Millis, News, RedriveRefused, ReturnOrder,
-    SessionId, State, Submit,
+    Death, DeathCause, FailureCause, GrabOrder, JobId, Millis, NewJob, News, RedriveRefused,
+    Refused, ReturnOrder, SessionId, State, Submit,
 };
 
 use crate::apply::Follower;
-use crate::world::{START, World, grab};
+use crate::world::{START, World, grab, take_job};
 
 /// A world in which the first failure makes a job a dead letter. A follower gets all records.
 fn world(more: impl IntoIterator<Item = Setting>) -> World {
@@ -325,6 +325,103 @@ fn an_item_that_expired_and_comes_back_does_not_expire_again() {
     world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
     world.pass(1000);
     assert_eq!(world.state(id), Some(State::Ready));
+}
+
+/// An operator takes a buried job, and leaves.
+fn take_and_leave(world: &mut World, id: JobId) {
+    let operator = world.open();
+    world.act(|e, fx| take_job(e, operator, id, fx)).expect("it is buried");
+    world.close(operator);
+}
+
+#[test]
+fn a_buried_letter_that_was_taken_and_given_back_stays_until_its_time_is_over() {
+    let keep = Setting::DeadKeep(Some(9000));
+    let mut world = world([Setting::AgeMax(Some(1000)), Setting::DeadExpired(true), keep]);
+    let session = world.open();
+    let id = world.put(session, 7, 0, 60);
+    world.pass(1001);
+    take_and_leave(&mut world, id);
+    world.pass(8000);
+    assert_eq!((world.state(id), death(&world, id).is_some()), (Some(State::Ready), true));
+    // It comes back with a new age.
+    world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+    world.pass(1000);
+    assert_eq!((world.state(id), death(&world, id)), (Some(State::Ready), None));
+    world.pass(1);
+    assert_eq!((world.state(id), death(&world, id).is_some()), (Some(State::Buried), true));
+    take_and_leave(&mut world, id);
+    world.pass(9001);
+    assert_eq!(world.state(id), None);
+}
+
+#[test]
+fn an_item_that_failed_and_comes_back_does_not_expire() {
+    for is_kick in [true, false] {
+        let mut world = world([]);
+        let expires = Some(lineshaft_engine::When::At(Millis(START.0 + 10)));
+        world.act(|e, fx| e.add(None, b"q", b"1"[..].into(), expires, fx)).expect("there is room");
+        let session = world.open();
+        world.act(|e, _| e.watch(session, b"q"));
+        let id = world.taken(session);
+        assert!(world.release(session, id, 7, 0));
+        world.pass(11);
+        assert_eq!(world.state(id), Some(State::Buried));
+        if is_kick {
+            world.act(|e, fx| e.kick_job(id, fx)).expect("it is buried");
+        } else {
+            world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
+        }
+        world.pass(1000);
+        assert_eq!((world.state(id), death(&world, id)), (Some(State::Ready), None));
+    }
+}
+
+#[test]
+fn a_client_does_not_wait_for_a_job_that_has_just_become_a_dead_letter() {
+    let by_body = || Setting::UniqueBy(Some("body".parse().expect("it is a key")));
+    let rules = Rules(vec![
+        Rule::new(["both"], [Setting::Alias(["a", "b"].map(|name| name.as_bytes().into()).into())]),
+        Rule::new(
+            ["a"],
+            [
+                by_body(),
+                Setting::JobsMax(Some(1)),
+                Setting::WhenFull(WhenFull::DropOldest),
+                Setting::DeadDropped(true),
+            ],
+        ),
+        Rule::new(
+            ["b"],
+            [by_body(), Setting::AgeMax(Some(1000)), Setting::ExpireTo(Some(b"a"[..].into()))],
+        ),
+    ]);
+    let mut world = World::new();
+    world.follower = Some(Follower::new());
+    world.act(|e, fx| e.set_policies(rules, fx));
+    world.pass(0);
+    let session = world.open();
+    let put = |world: &mut World, queue: &[u8], body: &[u8]| {
+        world.act(|e, fx| e.use_queue(session, queue, fx));
+        world.act(|e, fx| e.put(session, NewJob::default(), body.into(), fx)).expect("it has room")
+    };
+    put(&mut world, b"b", b"old");
+    world.pass(500);
+    let id = put(&mut world, b"a", b"same");
+    put(&mut world, b"b", b"same");
+    // Before `b` finds its job, its old job expires and pushes the job that `a` has found out.
+    world.engine.set_time(Millis(START.0 + 1001));
+    let submit = Submit {
+        priority: None,
+        due: None,
+        unique: b"",
+        reducer: b"",
+        body: b"same"[..].into(),
+        foreground: true,
+    };
+    let submitted = world.act(|e, fx| e.submit(session, b"both", submit, fx));
+    assert_eq!(submitted, Err(Refused::QueueFull));
+    assert_eq!(cause(&world, id), Some((DeathCause::Dropped, 0, String::new())));
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Model {
         let job = &self.jobs[&id];
         let dead = &self.queues[&job.queue].policy.dead;
         let is_wanted = match cause {
-            DeathCause::Failed(_) => false,
+            DeathCause::Failed(_) => true,
             DeathCause::Expired => dead.expired,
             DeathCause::Dropped => dead.dropped,
         };

@@ -400,7 +400,7 @@ impl Model {
                 job.counts.kicks += 1;
                 // A dead letter of another queue stays one.
                 if job.is_buried() && job.death.as_ref().is_none_or(|it| it.origin.is_empty()) {
-                    (job.attempts, job.death) = (0, None);
+                    job.revive();
                 }
                 job.since = self.now;
                 job.state = State::Ready;
@@ -415,6 +415,15 @@ impl Model {
 }
 
 impl Job {
+    /// The job can fail as often as a new job, and is no dead letter. A dead letter no longer expires at the
+    /// moment that its client gave.
+    pub(super) fn revive(&mut self) {
+        self.attempts = 0;
+        if self.death.take().is_some() {
+            self.expires = None;
+        }
+    }
+
     /// The key that orders ready jobs. The smallest key is handed out first.
     pub(super) fn key(&self) -> (u32, u64) {
         (self.pri, self.order)

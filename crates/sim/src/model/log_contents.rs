@@ -298,9 +298,14 @@ impl LogContents {
 
     /// True if the job is too old to be handed out.
     fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
+        let policy = self.policy(&image.queue);
+        let has_stayed = image.death.as_ref().is_some_and(|death| death.origin.is_empty());
+        if has_stayed && policy.same_as.is_none() {
+            return false;
+        }
         // After a lost lease, the log does not always contain the moment when the job became ready.
         // So count the age from the put.
-        let aged = self.policy(&image.queue).age_max_ms.map(|age| image.created + age);
+        let aged = policy.age_max_ms.map(|age| image.created + age);
         let is_ready = match image.state {
             StoredState::Ready => true,
             StoredState::Delayed { due } => due <= now,

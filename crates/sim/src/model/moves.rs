@@ -107,9 +107,12 @@ impl Model {
         let now = self.now;
         if origin.is_empty() {
             let job = self.job_mut(id);
-            (job.attempts, job.death) = (0, None);
+            job.revive();
             if state == State::Ready {
+                job.since = now;
                 self.record(id, Record::Update);
+                self.reenter_lane(&from, id);
+                self.arm(&from);
             } else {
                 let _ = self.kick_job(id);
             }

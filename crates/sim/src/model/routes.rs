@@ -369,8 +369,13 @@ impl Model {
     /// The last moment at which the job can be handed out.
     pub(super) fn ends_after(&self, id: u64) -> Option<u64> {
         let job = &self.jobs[&id];
-        let aged =
-            self.queues[&job.queue].policy.age_max_ms.map(|age| job.created.max(job.since) + age);
+        let policy = &self.queues[&job.queue].policy;
+        // A dead letter that was buried ends when its time as a dead letter is over.
+        let has_stayed = job.death.as_ref().is_some_and(|death| death.origin.is_empty());
+        if has_stayed && policy.same_as.is_none() {
+            return None;
+        }
+        let aged = policy.age_max_ms.map(|age| job.created.max(job.since) + age);
         [job.expires, aged].into_iter().flatten().min()
     }
 

@@ -120,7 +120,14 @@ impl Model {
                     self.attach(place, id);
                 }
             }
-            (None, Some(same), _) if is_foreground => self.attach(place, same),
+            (None, Some(same), _) if is_foreground => {
+                // Room for a job at a later destination can have ended it, or made it a dead letter.
+                let is_alive = self.jobs.get(&same).is_some_and(|job| job.death.is_none());
+                if !is_alive {
+                    return Err(Refused::QueueFull);
+                }
+                self.attach(place, same);
+            }
             (None, None, Some(copy)) if is_foreground => self.attach(place, copy),
             (None, None, None) if is_foreground => {
                 let ended = routed.ended.ok_or(Refused::QueueFull)?;

@@ -114,8 +114,9 @@ impl Engine {
         match (routed.requested, routed.same, routed.first) {
             (Some(slot), ..) => self.become_submitted(slot, session, submit),
             (None, Some(same), _) if submit.foreground => {
-                // Room for a job at a later destination can have ended this one.
-                let same = self.jobs.find(same).ok_or(Refused::QueueFull)?;
+                // Room for a job at a later destination can have ended this one, or made it a dead letter.
+                let is_alive = |slot: &JobSlot| self.jobs[*slot].death().is_none();
+                let same = self.jobs.find(same).filter(is_alive).ok_or(Refused::QueueFull)?;
                 self.join(same, session, true, effects)?;
             }
             (None, None, Some(copy)) if submit.foreground => self.attach(copy, session),

@@ -115,7 +115,7 @@ impl Items {
     }
 
     pub(super) fn check_age(&self, id: usize, delivery: &Delivery<'_>) -> Checked {
-        if self.rule_history.ever_sets_aside() {
+        if self.rule_history.ever_sets_aside() || self.rule_history.ever_retries() {
             // A dead letter that comes back has a new age, and no moment at which it expires.
             return Ok(());
         }
