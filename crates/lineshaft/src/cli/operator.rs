@@ -288,7 +288,8 @@ If the queue has dead letters, they go back to the queues that they came from,
 100 in a second if --rate says nothing else. Otherwise its buried jobs become
 ready. Unlike `lineshaft kick`, the server does it, for the queues of all
 protocols, and shows the progress. If you interrupt the command, the server
-continues, also after a restart; the console and `DELETE /api/v1/operations/N` can cancel it.
+continues, also after a restart; the console and
+`DELETE /api/v1/operations/N` can cancel it.
 The exit code is 1 if there was no such job.";
 
 /// Let the server bring dead letters back, or make buried jobs ready, at a limited rate
