@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// Why a job is a dead letter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeadLetter {
-    /// When its last attempt failed, or it expired or made room.
+    /// When its last attempt failed, or it expired, or a queue had no room for it.
     pub died_at: String,
     /// When the server ends the job. `null` if it stays.
     pub ends_at: Option<String>,
@@ -38,7 +38,7 @@ pub enum DeathCause {
     Reported,
     /// It expired, and the policy `dead.expired` set it aside.
     Expired,
-    /// It made room in a full queue, and the policy `dead.dropped` set it aside.
+    /// A queue had no room for it, and the policy `dead.dropped` set it aside.
     Dropped,
 }
 

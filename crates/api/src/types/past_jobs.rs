@@ -95,7 +95,7 @@ pub enum Outcome {
     Deleted,
     /// Nobody took it in time, and it ended or moved to another queue. Or its time as a dead letter was over.
     Expired,
-    /// It made room for others, and ended or moved to another queue.
+    /// A queue had no room for it, and it ended or moved to another queue.
     Dropped,
     /// Its queue was flushed or removed.
     Flushed,

@@ -206,7 +206,7 @@ pub(super) static TEXTS: Texts = Texts {
             "the worker released it",
             "the worker reported a failure",
             "it expired",
-            "it made room in a full queue",
+            "a queue had no room for it",
         ],
         origin: "Came from",
         last_worker: "Last worker",

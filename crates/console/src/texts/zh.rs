@@ -208,7 +208,7 @@ pub(super) static TEXTS: Texts = Texts {
             "worker 释放了任务",
             "worker 报告失败",
             "已过期",
-            "队列已满，为新任务让位",
+            "队列已满，容不下它",
         ],
         origin: "来自队列",
         last_worker: "最后的 worker",

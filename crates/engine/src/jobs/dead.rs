@@ -33,7 +33,8 @@ pub enum DeathCause {
     Failed(FailureCause),
     /// Nobody took it in time.
     Expired,
-    /// It made room in a full queue.
+    /// A queue had no room for it: its own queue dropped it, or it expired and the queue of
+    /// `expire_to` was full.
     Dropped,
 }
 

@@ -13,7 +13,8 @@ pub struct DeadLetters {
     pub jobs_max: u64,
     /// Whether a job that expires is a dead letter, if it would end.
     pub expired: bool,
-    /// Whether a job that makes room in a full queue is a dead letter.
+    /// Whether a job is a dead letter if its full queue drops it, or if it expires and the queue of
+    /// `expire_to` is full.
     pub dropped: bool,
 }
 

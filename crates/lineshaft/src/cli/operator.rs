@@ -341,7 +341,7 @@ pub(crate) enum Cause {
     Reported,
     /// It expired: see the policy `dead.expired`
     Expired,
-    /// It made room in a full queue: see the policy `dead.dropped`
+    /// A queue had no room for it: see the policy `dead.dropped`
     Dropped,
 }
 
