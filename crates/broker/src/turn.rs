@@ -42,6 +42,7 @@ pub use statistics::LogStats;
 /// - Positions of statistics and listings: `after_all`, `after_named`, `after_facts`.
 /// - Policies, status and settings: `policy`, `set_policies`, `status`, `set_status`,
 ///   `set_wake_max`, and so on.
+/// - Notes: `notes`, `set_note`.
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,

@@ -87,9 +87,10 @@ pub enum JobEnd {
     Dead,
     /// A client or an operator ended it, although no worker had finished it.
     Deleted,
-    /// Nobody took it in time, or its time as a dead letter was over.
+    /// Nobody took it in time, and it ended or moved to another queue. Or its time as a dead letter
+    /// was over.
     Expired,
-    /// It made room for others.
+    /// A queue had no room for it, and it ended or moved to another queue.
     Dropped,
     /// Its queue was flushed or removed.
     Flushed,

@@ -101,7 +101,7 @@ pub struct Policy {
     pub same_as: Option<Name>,
     /// What happens to a job whose attempt failed.
     pub retries: Retries,
-    /// What happens to a job that has failed too often.
+    /// What happens to a job that has failed too often, or expires or makes room.
     pub dead: DeadLetters,
     /// What a job gets if its client did not send it.
     pub defaults: Defaults,

@@ -5,9 +5,10 @@
 //! expired. The queue's timer is set to the moment when the head expires. So the engine also finds
 //! an expired head without a request (spec kestrel 3.2). An expired job that is not the head stays
 //! in the queue until it is the head. The only exception: if a client takes the expired job by its
-//! number, the job ends at once. A *sweep* removes the expired jobs at the head of a queue, one
-//! after the other. As the queue's policy says, these jobs end or move to another queue. If a sweep
-//! reaches its limit, the sweep *rests* until the queue's timer continues it.
+//! number, the engine removes the job at once, as a sweep does. A *sweep* removes the expired jobs
+//! at the head of a queue, one after the other. As the queue's policy says, these jobs end, move to
+//! another queue, or become dead letters. If a sweep reaches its limit, the sweep *rests* until the
+//! queue's timer continues it.
 
 use super::Engine;
 use super::cold::Need;
@@ -128,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Removes up to `max` expired jobs at the head of a queue: they end or move to another queue.
+    /// Removes up to `max` expired jobs at the head of a queue: see [`Engine::expire`].
     /// Returns the number of these jobs. During the sweep, the queue stays in existence.
     /// Afterwards, the caller must drop the queue if it is not wanted any more.
     ///
@@ -169,8 +170,8 @@ impl Engine {
         self.arm_queue(id);
     }
 
-    /// Ends a ready job if it has expired. The job can be at any place in its queue, because a
-    /// client takes it by its number. Returns whether the job had expired.
+    /// Removes a ready job if it has expired: see [`Engine::expire`]. The job can be at any place in
+    /// its queue, because a client takes it by its number. Returns whether the job had expired.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {

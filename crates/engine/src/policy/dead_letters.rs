@@ -2,7 +2,7 @@
 
 use super::Name;
 
-/// What happens to a job that has failed too often.
+/// What happens to a job that has failed too often, or expires or makes room.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeadLetters {
     /// Where the job goes.
