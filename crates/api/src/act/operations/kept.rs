@@ -74,6 +74,13 @@ fn read_name(name: &[u8]) -> Option<(u64, bool)> {
     (name == own_name).then_some((number, is_progress))
 }
 
+/// Removes both notes of an operation. Returns the position of the second removal.
+fn remove_notes(number: u64, turn: &mut Turn<'_>) -> Position {
+    // If a crash cuts the log between the two, the progress alone means nothing.
+    let _ = turn.set_note(begun_name(number).as_bytes(), b"");
+    turn.set_note(progress_name(number).as_bytes(), b"").after
+}
+
 impl Operation {
     /// Whether the operation goes on after a restart.
     fn is_kept(&self) -> bool {
@@ -114,7 +121,7 @@ impl Operation {
         match first.value.and(second.value) {
             Ok(()) => Ok(first.after.max(second.after)),
             Err(refusal) => {
-                self.remove_notes(turn);
+                remove_notes(self.number, turn);
                 Err(not_noted(refusal))
             }
         }
@@ -138,12 +145,6 @@ impl Operation {
             progress_value([before.done + count, before.skipped + skipped, refused])
         };
         turn.set_note(progress_name(self.number).as_bytes(), value.as_bytes()).after
-    }
-
-    fn remove_notes(&self, turn: &mut Turn<'_>) -> Position {
-        // If a crash cuts the log between the two, the progress alone means nothing.
-        let _ = turn.set_note(begun_name(self.number).as_bytes(), b"");
-        turn.set_note(progress_name(self.number).as_bytes(), b"").after
     }
 
     /// The operation must not go on after a restart, because a client cancels it. The request is answered
@@ -239,8 +240,7 @@ impl Api {
                 tracing::warn!(
                     "operation {number} does not go on: another version began it, in another form"
                 );
-                let _ = turn.set_note(begun_name(number).as_bytes(), b"");
-                let _ = turn.set_note(progress_name(number).as_bytes(), b"");
+                remove_notes(number, &mut turn);
                 continue;
             };
             let operation = Arc::new(operation);
@@ -268,14 +268,14 @@ impl Api {
         if !operation.is_kept() {
             return Ok(());
         }
-        let removed = operation.remove_notes(&mut self.turn());
+        let removed = remove_notes(operation.number, &mut self.turn());
         self.setup.door.settled_at(removed).await
     }
 
     /// An operation broke off.
     pub(super) fn forget_broken(&self, operation: &Operation) {
         if operation.is_kept() {
-            operation.remove_notes(&mut self.turn());
+            remove_notes(operation.number, &mut self.turn());
         }
     }
 }
