@@ -215,8 +215,9 @@ impl Api {
         running.map(|operation| operation.shown(&moments)).collect()
     }
 
-    /// Cancels an operation. If it would go on after a restart, waits until it is durable that it does
-    /// not. While the log has no room, it does not wait: the log gets the cancel when it has room.
+    /// Cancels an operation. If it would go on after a restart, waits until it is durable that it
+    /// does not. While the log has no room, it does not wait: the log gets the cancel when there is
+    /// room.
     pub async fn cancel_operation(&self, number: u64) -> Result<types::Operation, Problem> {
         let operation = self.act.operations.find(number)?;
         let after = operation.note_cancelled(&mut self.turn());

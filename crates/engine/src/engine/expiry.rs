@@ -170,8 +170,8 @@ impl Engine {
         self.arm_queue(id);
     }
 
-    /// Removes a ready job if it has expired: see [`Engine::expire`]. The job can be at any place in
-    /// its queue, because a client takes it by its number. Returns whether the job had expired.
+    /// Removes a ready job if it has expired: see [`Engine::expire`]. The job can be at any place
+    /// in its queue, because a client takes it by its number. Returns whether the job had expired.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {

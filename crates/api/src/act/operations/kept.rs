@@ -147,9 +147,9 @@ impl Operation {
         turn.set_note(progress_name(self.number).as_bytes(), value.as_bytes()).after
     }
 
-    /// The operation must not go on after a restart, because a client cancels it. The request is answered
-    /// when this is durable. While the log has no room, the request is answered at once, and the note is
-    /// removed from the log when there is room.
+    /// The operation must not go on after a restart, because a client cancels it. The request is
+    /// answered when this is durable. While the log has no room, the request is answered at once,
+    /// and the note is removed from the log when there is room.
     pub(super) fn note_cancelled(&self, turn: &mut Turn<'_>) -> Position {
         if self.is_kept() && self.is_running() {
             turn.set_note(begun_name(self.number).as_bytes(), b"").after
