@@ -71,14 +71,14 @@ impl<T> Slab<T> {
     }
 
     fn add_page(&mut self) -> u32 {
-        let page = Page { places: Vec::new(), free: NO_PLACE, live: 0 };
-        let number = if let Some(number) = self.missing.pop_first() {
-            self.pages[number as usize] = Some(page);
-            number
-        } else {
-            self.pages.push(Some(page));
+        let number = self.missing.pop_first().unwrap_or_else(|| {
+            self.pages.push(None);
             self.pages.len() as u32 - 1
-        };
+        });
+        // The first page grows in steps, so that a table with a few values needs little memory. Others get
+        // their whole memory at once. The system provides what is in use, and nothing is copied.
+        let places = if number == 0 { Vec::new() } else { Vec::with_capacity(PAGE_LEN) };
+        self.pages[number as usize] = Some(Page { places, free: NO_PLACE, live: 0 });
         self.roomy.insert(number);
         number
     }
@@ -135,7 +135,6 @@ impl<T> Page<T> {
         self.live += 1;
         if self.free == NO_PLACE {
             if self.places.capacity() == self.places.len() {
-                // A page grows in steps, so that a table with a few values needs little memory.
                 let more = (self.places.len() * 3).clamp(8, PAGE_LEN - self.places.len());
                 self.places.reserve_exact(more);
             }
