@@ -410,6 +410,10 @@ fn insert_sorted<K: Key>(run: &mut VecDeque<Entry<K>>, key: K, place: u32) {
 }
 
 fn remove_sorted<K: Key>(run: &mut VecDeque<Entry<K>>, key: K) -> Option<u32> {
+    // Usually it is the first one, because jobs are taken in order, and timers fire in order.
+    if run.front().is_some_and(|first| first.key() == key) {
+        return run.pop_front().map(|first| first.place);
+    }
     let at = run.binary_search_by(|entry| entry.key().cmp(&key)).ok()?;
     run.remove(at).map(|entry| entry.place)
 }
