@@ -22,17 +22,6 @@ fn pass_s(world: &World, seconds: u64) {
     }
 }
 
-/// Takes a job of the queue `mail`, which makes a dead letter of it.
-fn kill_one(world: &World) {
-    let mut turn = world.broker.turn(world.now());
-    let session = turn.open_session(0);
-    let mut caller = turn.caller(session);
-    caller.watch(b"mail");
-    let Take::Granted(job) = caller.take(Patience::None).value else { panic!("no job") };
-    caller.give_back(job.id, 0, 0).value.expect("it becomes a dead letter");
-    turn.close_session(session);
-}
-
 /// A world with this many dead letters in the queue `dead`.
 fn with_letters(disk: &log::FaultDisk, count: u32) -> World {
     let world = with_log(disk);
@@ -41,7 +30,7 @@ fn with_letters(disk: &log::FaultDisk, count: u32) -> World {
     let _ = world.broker.turn(NOW).set_policies(Rules(vec![Rule::new(["mail"], settings)]));
     for _ in 0..count {
         world.put(b"mail", NewJob::default(), b"x");
-        kill_one(&world);
+        world.kill_one("mail");
     }
     commit(&world);
     world.pass(1_000);
@@ -189,7 +178,7 @@ fn letters_that_died_after_the_start_stay() {
         let (_, [some, ..]) = numbers(&world, id);
         assert!((10..20).contains(&some), "{some}");
         // One that came back dies again. It was redriven already.
-        kill_one(&world);
+        world.kill_one("mail");
         commit(&world);
         let world = crash(world, &disk);
         world.tick();

@@ -1,7 +1,7 @@
 //! Changes of many jobs.
 
+use broker::NewJob;
 use broker::policy::{DeadTarget, Rule, Rules, Setting};
-use broker::{NewJob, Patience, Take};
 use serde_json::{Value, json};
 
 use crate::acting::with_log;
@@ -297,13 +297,6 @@ fn a_queue_is_removed_with_leased_and_new_jobs() {
     assert_eq!(world.ask("GET", "/queues/other").status, 404);
 }
 
-/// Takes a job and gives it back. The policy of the queue makes it a dead letter.
-fn kill_one(world: &World, queue: &str) {
-    let taken = world.post("/take", &json!({ "queues": [queue] }));
-    let lease = taken.body["lease"].as_str().unwrap();
-    assert_eq!(world.post(&format!("/leases/{lease}/give_back"), &json!({})).status, 204);
-}
-
 #[test]
 fn dead_letters_are_counted_chosen_and_brought_back_at_a_rate() {
     let world = World::open();
@@ -313,11 +306,11 @@ fn dead_letters_are_counted_chosen_and_brought_back_at_a_rate() {
     let _ = world.broker.turn(world.now()).set_policies(rules);
     put_many(&world, b"mail", 30, NewJob::default());
     for _ in 0..10 {
-        kill_one(&world, "mail");
+        world.kill_one("mail");
     }
     world.pass(60_000);
     for _ in 0..20 {
-        kill_one(&world, "mail");
+        world.kill_one("mail");
     }
     let queue = world.get("/queues/dead.mail");
     assert_eq!((&queue["ready"], &queue["dead"]), (&json!(30), &json!(30)));
@@ -374,7 +367,7 @@ fn one_dead_letter_is_brought_back_by_its_number() {
     let _ = world.broker.turn(world.now()).set_policies(rules);
     let ids: Vec<u64> = (0..3).map(|_| world.put(b"mail", NewJob::default(), b"x")).collect();
     for _ in &ids {
-        kill_one(&world, "mail");
+        world.kill_one("mail");
     }
     let job = world.get(&format!("/jobs/{}", ids[1]));
     assert_eq!((&job["state"], &job["attempts"]), (&json!("buried"), &json!(1)), "{job}");
@@ -398,7 +391,7 @@ fn a_redrive_says_why_letters_stay() {
     let _ = world.broker.turn(world.now()).set_policies(rules);
     let letters = [&b"a"[..], b"b", b"c"].map(|body| {
         let id = world.put(b"mail", NewJob::default(), body);
-        kill_one(&world, "mail");
+        world.kill_one("mail");
         id
     });
     let others = [&b"a"[..], b"b"].map(|body| world.put(b"mail", NewJob::default(), body));
@@ -427,7 +420,7 @@ fn letters_whose_queue_would_be_one_too_many_stay() {
     let _ = world.broker.turn(world.now()).set_policies(rules);
     for queue in ["old.mail", "mail"] {
         world.put(queue.as_bytes(), NewJob::default(), b"x");
-        kill_one(&world, queue);
+        world.kill_one(queue);
     }
     // The queue `mail` is there, and `old.mail` is not.
     world.put(b"mail", NewJob::default(), b"x");
@@ -470,7 +463,7 @@ fn a_redrive_of_chosen_letters_goes_on_behind_those_that_stay() {
     set_unique(&world, []);
     let letters = [&b"a"[..], b"b", b"c"].map(|body| {
         let id = world.put(b"mail", NewJob::default(), body);
-        kill_one(&world, "mail");
+        world.kill_one("mail");
         id
     });
     world.put(b"mail", NewJob::default(), b"a");
@@ -514,7 +507,7 @@ fn a_dry_run_brings_back_one_letter_of_each_key() {
     set_unique(&world, []);
     for body in [&b"a"[..], b"a", b"b", b"a"] {
         world.put(b"mail", NewJob::default(), body);
-        kill_one(&world, "mail");
+        world.kill_one("mail");
     }
     for dry_run in [true, false] {
         let numbers = redriven(&world, &json!({ "dry_run": dry_run }));
@@ -529,13 +522,7 @@ fn a_letter_that_stays_counts_when_the_turn_is_durable() {
     set_unique(&world, []);
     for body in [&b"a"[..], b"b"] {
         world.put(b"mail", NewJob::default(), body);
-        let mut turn = world.broker.turn(world.now());
-        let session = turn.open_session(0);
-        let mut caller = turn.caller(session);
-        caller.watch(b"mail");
-        let Take::Granted(job) = caller.take(Patience::None).value else { panic!("no job") };
-        caller.give_back(job.id, 0, 0).value.expect("it becomes a dead letter");
-        turn.close_session(session);
+        world.kill_one("mail");
     }
     world.put(b"mail", NewJob::default(), b"a");
     world.broker.commit_step(NOW).unwrap();
@@ -577,7 +564,7 @@ fn dead_letters_are_chosen_by_their_keys() {
     let _ = world.broker.turn(world.now()).set_policies(Rules(vec![Rule::new(["mail"], settings)]));
     for body in [&b"1-acme+x"[..], b"2-acme+y", b"3-other+z", b"no key"] {
         world.put(b"mail", NewJob::default(), body);
-        kill_one(&world, "mail");
+        world.kill_one("mail");
     }
     let found = |more: Value| {
         let mut asked = json!({ "queue": "dead" });

@@ -12,7 +12,9 @@ use api::{
 };
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use broker::{Answer, Broker, EngineSetup, Event, Mailbox, Millis, NewJob, SessionId};
+use broker::{
+    Answer, Broker, EngineSetup, Event, Mailbox, Millis, NewJob, Patience, SessionId, Take,
+};
 use http_api::{Door, ProcessFacts, Site, Unread};
 use hyper::{HeaderMap, Request};
 use origin::{Gate, Names, Reach};
@@ -207,6 +209,18 @@ impl World {
         let id = turn.caller(session).put(job, broker::Body::from(body)).value.unwrap();
         turn.close_session(session);
         id.0
+    }
+
+    /// Takes the first job of the queue and gives it back. The policy of the queue must make a dead letter
+    /// of it.
+    pub(crate) fn kill_one(&self, queue: &str) {
+        let mut turn = self.broker.turn(self.now());
+        let session = turn.open_session(0);
+        let mut caller = turn.caller(session);
+        caller.watch(queue.as_bytes());
+        let Take::Granted(job) = caller.take(Patience::None).value else { panic!("no job") };
+        caller.give_back(job.id, 0, 0).value.expect("it becomes a dead letter");
+        turn.close_session(session);
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str) -> Reply {
