@@ -15,10 +15,15 @@ use engine::{Engine, Refused};
 use crate::broker::Shared;
 use crate::core::Core;
 use crate::{Answer, Broker, Position, Turn};
+use memory::MemoryLimit;
 
 /// The bytes of an entry of the log besides the body, for each body that a put writes after the first
 /// one. The log itself adds those of the first one.
 const ENTRY_OVERHEAD_BYTES: usize = 1 << 10;
+
+/// So much memory can be used before all memory is added up again. Thus what else grows in a turn, for
+/// example tables of queues, cannot exceed the limit by much.
+const MEMORY_LEFT_MAX: u64 = 64 << 10;
 
 /// Why a put was refused. Nothing was stored. The only exception: if the put has several queues,
 /// other queues may have accepted the job.
@@ -241,8 +246,24 @@ impl Shared {
         Answer::new(Err(refusal), after)
     }
 
+    /// Whether a job with a body of this length fits into the limit of memory. The first check of a turn
+    /// adds up all memory. Further checks use what it left, because many puts can share a turn.
     fn has_memory_for(&self, core: &Core, body_bytes: usize) -> bool {
-        self.memory.admits(core.memory_bytes(), body_bytes)
+        let wanted_bytes = MemoryLimit::job_bytes(body_bytes);
+        let left = core.memory_left.get().checked_sub(wanted_bytes);
+        if let Some(left) = left {
+            core.memory_left.set(left);
+            return true;
+        }
+        self.adds_up_to_room_for(core, wanted_bytes)
+    }
+
+    #[cold]
+    fn adds_up_to_room_for(&self, core: &Core, wanted_bytes: u64) -> bool {
+        let room = self.memory.room(core.memory_bytes());
+        let left = room.and_then(|room| room.checked_sub(wanted_bytes));
+        core.memory_left.set(left.unwrap_or(0).min(MEMORY_LEFT_MAX));
+        left.is_some()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Everything under the broker's lock, mainly the engine and the ledger.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use engine::{Body, Effects, Engine, EngineSetup, JobBody, JobSlot, Millis, SessionId, Totals};
@@ -47,6 +48,9 @@ pub(crate) struct Core {
     pub(crate) is_stopped: bool,
     /// A thread has panicked while it had the lock, so a request may be half done.
     pub(crate) is_broken: bool,
+    /// What the limit of memory leaves for the next puts of this turn, in bytes, at least. 0 at the
+    /// begin of a turn: see [`crate::admission`].
+    pub(crate) memory_left: Cell<u64>,
     /// Turns since the last call of `check_invariants`, counted in debug builds only.
     unchecked_turns: u32,
 }
@@ -67,6 +71,7 @@ impl Core {
             alarm: None,
             is_stopped: false,
             is_broken: false,
+            memory_left: Cell::new(0),
             unchecked_turns: 0,
         }
     }
@@ -137,13 +142,11 @@ impl Core {
             // Cold jobs have come or gone. No other change happens at a follower.
             self.forget_gone_queues(|queue, ledger| ledger.note_gone(queue));
         }
-        self.ledger.write_owed(&self.engine);
-        let mut records = std::mem::take(&mut self.effects.records);
-        for record in records.drain(..) {
-            self.note_fresh(&record);
-            self.ledger.write(record, &self.engine);
+        if self.ledger.has_journal() {
+            self.write_records();
+        } else {
+            self.effects.records.clear();
         }
-        self.effects.records = records;
         let mut events = std::mem::take(&mut self.effects.events);
         for (session, event) in events.drain(..) {
             let Some(mailbox) = self.engine.mailbox(session) else { continue };
@@ -201,6 +204,16 @@ impl Core {
         self.effects.events = events;
         self.ledger.end();
         self.ledger.last
+    }
+
+    fn write_records(&mut self) {
+        self.ledger.write_owed(&self.engine);
+        let mut records = std::mem::take(&mut self.effects.records);
+        for record in records.drain(..) {
+            self.note_fresh(&record);
+            self.ledger.write(record, &self.engine);
+        }
+        self.effects.records = records;
     }
 }
 

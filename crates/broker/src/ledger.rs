@@ -183,6 +183,11 @@ impl Ledger {
         self.replicates && self.journal.as_ref().is_some_and(|journal| journal.follows())
     }
 
+    /// Whether records are written. If not, nothing needs to be done for them.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.journal.is_some()
+    }
+
     /// Whether the journal needs [`Ledger::left_memory`] and [`Ledger::came_back`].
     pub(crate) fn keeps_state(&self) -> bool {
         self.replicates

@@ -92,11 +92,16 @@ impl MemoryLimit {
         }
     }
 
-    /// Whether a job with a body of this length fits, if engine and ledger use `inside_bytes` now.
-    pub(crate) fn admits(&self, inside_bytes: u64, body_bytes: usize) -> bool {
+    /// The bytes of a logged job with a body of this length.
+    pub(crate) fn job_bytes(body_bytes: usize) -> u64 {
+        engine::job_bytes(body_bytes) + LOCATION_BYTES
+    }
+
+    /// How much fits into the limit, if engine and ledger use `inside_bytes` now. `None`: the limit is
+    /// exceeded.
+    pub(crate) fn room(&self, inside_bytes: u64) -> Option<u64> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let wanted_bytes = engine::job_bytes(body_bytes) + LOCATION_BYTES;
-        inside_bytes + self.outside() + wanted_bytes <= limit_bytes
+        limit_bytes.checked_sub(inside_bytes + self.outside())
     }
 
     pub(crate) fn count_refusal(&self) {
