@@ -60,6 +60,7 @@ impl Frame<'_> {
     /// # Panics
     ///
     /// Panics if the frame has fewer than `N` bytes. Its length is announced, so its owner knows it.
+    #[inline]
     pub fn split_end<const N: usize>(self) -> (Body, [u8; N]) {
         const TOO_SHORT: &str = "a frame has the bytes behind its body";
         match self {

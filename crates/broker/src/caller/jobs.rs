@@ -23,6 +23,7 @@ pub struct Peeked {
 /// # Jobs
 impl Caller<'_> {
     /// Puts a job into the queue that this session uses.
+    #[inline]
     pub fn put(&mut self, job: NewJob, body: Body) -> Answer<Result<JobId, PutRefusal>> {
         self.put_partly(job, Unsent::NOTHING, body)
     }
@@ -66,8 +67,9 @@ impl Caller<'_> {
     /// the used queue. If so, [`crate::Event::Room`] follows. Then the dialect calls this function
     /// again, and does the put if it need not wait. A dialect that does not call this function gets
     /// [`PutRefusal::QueueFull`] at once.
+    #[inline]
     pub fn must_wait_for_room(&mut self, queue: Option<&[u8]>, body: &Body, unique: &[u8]) -> bool {
-        self.wait_for_room(queue, (body, unique), None)
+        self.core.engine.puts_may_wait() && self.wait_for_room(queue, (body, unique), None)
     }
 
     /// Like [`Caller::must_wait_for_room`], for the next item of a list. `since` is the moment at which
@@ -78,6 +80,9 @@ impl Caller<'_> {
         body: &Body,
         since: &mut Option<Millis>,
     ) -> bool {
+        if !self.core.engine.puts_may_wait() {
+            return false;
+        }
         let waits = self.wait_for_room(Some(queue), (body, b""), *since);
         if waits {
             since.get_or_insert(self.core.engine.now());
@@ -91,9 +96,6 @@ impl Caller<'_> {
         put: (&Body, &[u8]),
         since: Option<Millis>,
     ) -> bool {
-        if !self.core.engine.puts_may_wait() {
-            return false;
-        }
         let core = &mut *self.core;
         let body = put.0;
         let session = self.session;

@@ -34,6 +34,7 @@ impl Engine {
 
     /// Puts a job of which the client did not send everything. If the policy of a queue has the
     /// values that are missing, they replace the values of `job`.
+    #[inline]
     pub fn put_partly(
         &mut self,
         session: SessionId,

@@ -14,6 +14,7 @@ use crate::room::RoomWait;
 impl Engine {
     /// Whether any put can have to wait for room. If not, the owner need not call
     /// [`Engine::wait_for_room`].
+    #[inline]
     pub fn puts_may_wait(&self) -> bool {
         self.rules.block_puts() || !self.room.is_empty()
     }
