@@ -34,6 +34,15 @@ pub enum RedriveRefused {
     KeyTaken,
 }
 
+/// Why a ready job leaves its queue although no worker has failed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Unserved {
+    /// It has expired.
+    Expired,
+    /// A queue has no room for it.
+    Dropped,
+}
+
 impl Failure<'_> {
     pub(super) fn cause(&self) -> FailureCause {
         match self {
@@ -42,6 +51,15 @@ impl Failure<'_> {
             Self::HolderLeft { .. } => FailureCause::HolderLeft,
             Self::Released { .. } => FailureCause::Released,
             Self::Reported(_) => FailureCause::Reported,
+        }
+    }
+}
+
+impl From<Unserved> for DeathCause {
+    fn from(why: Unserved) -> Self {
+        match why {
+            Unserved::Expired => Self::Expired,
+            Unserved::Dropped => Self::Dropped,
         }
     }
 }
@@ -79,20 +97,14 @@ impl Engine {
 
     /// Ends a ready job that has expired or makes room. If the policy of its queue says so, the job becomes
     /// a dead letter instead.
-    pub(super) fn end_or_set_aside(
-        &mut self,
-        slot: JobSlot,
-        cause: DeathCause,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn end_or_set_aside(&mut self, slot: JobSlot, why: Unserved, effects: &mut Effects) {
         let job = &self.jobs[slot];
         let dead = self.policy_of(job.queue()).map(|policy| &policy.dead);
-        let is_wanted = dead.is_some_and(|dead| match cause {
-            // The policy `retries` has decided.
-            DeathCause::Failed(_) => true,
-            DeathCause::Expired => dead.expired,
-            DeathCause::Dropped => dead.dropped,
+        let is_wanted = dead.is_some_and(|dead| match why {
+            Unserved::Expired => dead.expired,
+            Unserved::Dropped => dead.dropped,
         });
+        let cause = DeathCause::from(why);
         // A dead letter never becomes another one. The clients of a watched job wait for its end.
         if !is_wanted || job.death().is_some() || job.kind() == JobKind::Watched {
             return self.end_job(slot, cause.job_end(), &News::Fail, effects);

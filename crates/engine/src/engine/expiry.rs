@@ -12,10 +12,10 @@
 
 use super::Engine;
 use super::cold::Need;
+use super::dead_letters::Unserved;
 use super::take::Asker;
 use crate::effects::Effects;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
-use crate::jobs::DeathCause;
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::{Extension, Queue};
 
@@ -241,7 +241,7 @@ impl Engine {
         let moves_on = extension.policy().same_as.is_some();
         extension.expired += u64::from(!moves_on);
         let Some(target) = target else {
-            return self.end_or_set_aside(slot, DeathCause::Expired, effects);
+            return self.end_or_set_aside(slot, Unserved::Expired, effects);
         };
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
@@ -257,7 +257,7 @@ impl Engine {
             if let Some(extension) = self.queues[from].extension_mut() {
                 extension.discarded += 1;
             }
-            self.end_or_set_aside(slot, DeathCause::Dropped, effects);
+            self.end_or_set_aside(slot, Unserved::Dropped, effects);
             self.drop_if_unwanted(to, effects);
         }
     }

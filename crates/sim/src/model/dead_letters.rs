@@ -9,6 +9,13 @@ use super::policies::{parent_of, text};
 use super::record::Record;
 use super::{JobKind, Model, Name, Need, Place, State};
 
+/// Why a ready job leaves its queue although no worker has failed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Unserved {
+    Expired,
+    Dropped,
+}
+
 impl Model {
     /// Makes a job that has failed too often a dead letter. Returns the record of this change.
     pub(super) fn give_up(
@@ -88,13 +95,12 @@ impl Model {
 
     /// Ends a ready job, because it has expired or makes room. If the policy says so, it becomes a dead
     /// letter instead.
-    pub(super) fn end_or_set_aside(&mut self, id: u64, cause: DeathCause) {
+    pub(super) fn end_or_set_aside(&mut self, id: u64, why: Unserved) {
         let job = &self.jobs[&id];
         let dead = &self.queues[&job.queue].policy.dead;
-        let is_wanted = match cause {
-            DeathCause::Failed(_) => true,
-            DeathCause::Expired => dead.expired,
-            DeathCause::Dropped => dead.dropped,
+        let (is_wanted, cause) = match why {
+            Unserved::Expired => (dead.expired, DeathCause::Expired),
+            Unserved::Dropped => (dead.dropped, DeathCause::Dropped),
         };
         if is_wanted && job.death.is_none() && job.kind != JobKind::Watched {
             self.tally.letters += 1;

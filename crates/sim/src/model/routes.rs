@@ -2,9 +2,10 @@
 //! It also contains their children, and the queues that get copies. This file also has the limits
 //! of queues, and the expiry of jobs.
 
+use broker::Death;
 use broker::policy::{Unsent, WhenFull};
-use broker::{Death, DeathCause};
 
+use super::dead_letters::Unserved;
 use super::policies::text;
 use super::record::Record;
 use super::unique::{Admitted, Offer};
@@ -324,7 +325,7 @@ impl Model {
             };
             let oldest = keys().filter(|((pri, _), _)| *pri == worst).min();
             let (_, id) = oldest.expect("one of them is the worst");
-            self.guarded(queue, |model| model.end_or_set_aside(id, DeathCause::Dropped));
+            self.guarded(queue, |model| model.end_or_set_aside(id, Unserved::Dropped));
             if !self.is_over_limit(queue) {
                 break;
             }
@@ -420,7 +421,7 @@ impl Model {
         self.tally.expiries += 1;
         let from = self.jobs[&id].queue.clone();
         let Some(target) = self.queues[&from].policy.expire_to.as_ref().map(text) else {
-            self.end_or_set_aside(id, DeathCause::Expired);
+            self.end_or_set_aside(id, Unserved::Expired);
             return;
         };
         let is_items = self.queues[&from].facts.is_items;
@@ -433,7 +434,7 @@ impl Model {
         } else if has_room {
             self.reroute(id, &to, Record::Moved);
         } else {
-            self.end_or_set_aside(id, DeathCause::Dropped);
+            self.end_or_set_aside(id, Unserved::Dropped);
             self.drop_queue_if_unwanted(&to);
         }
     }

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
+use crate::engine::dead_letters::Unserved;
 use crate::engine::put::{Admitted, Offer};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{DeathCause, Draft, JobKind, PutKeys};
+use crate::jobs::{Draft, JobKind, PutKeys};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 use crate::queues::Extension;
@@ -422,7 +423,7 @@ impl Engine {
         effects: &mut Effects,
     ) {
         self.queues[queue].hold();
-        self.end_or_set_aside(slot, DeathCause::Dropped, effects);
+        self.end_or_set_aside(slot, Unserved::Dropped, effects);
         self.queues[queue].release();
         self.arm_queue(queue);
     }
