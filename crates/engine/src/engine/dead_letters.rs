@@ -96,8 +96,11 @@ impl Engine {
     }
 
     /// Ends a ready job that has expired or makes room. If the policy of its queue says so, the job becomes
-    /// a dead letter instead.
+    /// a dead letter instead. A dead letter that was buried in this queue is buried again.
     pub(super) fn end_or_set_aside(&mut self, slot: JobSlot, why: Unserved, effects: &mut Effects) {
+        if self.has_stayed(slot) {
+            return self.bury_again(slot, effects);
+        }
         let job = &self.jobs[slot];
         let dead = self.policy_of(job.queue()).map(|policy| &policy.dead);
         let is_wanted = dead.is_some_and(|dead| match why {
@@ -110,6 +113,23 @@ impl Engine {
             return self.end_job(slot, cause.job_end(), &News::Fail, effects);
         }
         self.set_aside(slot, cause, LastWords::default(), &News::Fail, effects);
+    }
+
+    /// Whether a job is a dead letter that was buried in its own queue.
+    pub(super) fn has_stayed(&self, slot: JobSlot) -> bool {
+        self.jobs[slot].death().is_some_and(|death| death.origin.is_empty())
+    }
+
+    /// Buries a ready dead letter that was buried before, taken and given back. It stays the letter that
+    /// it is, so its own bounds still hold, and nothing counts it again.
+    pub(super) fn bury_again(&mut self, slot: JobSlot, effects: &mut Effects) {
+        self.remove_from_list(slot);
+        // It would expire again at once when somebody gives it back.
+        self.jobs.forget_expiry(slot);
+        self.jobs.deal_buried_order(slot);
+        self.change_state(slot, State::Buried);
+        self.note(Record::Moved, slot, effects);
+        self.add_to_list(slot);
     }
 
     /// Makes a ready job, or one whose lease has ended, a dead letter, as the policy of its queue says.
@@ -209,6 +229,7 @@ impl Engine {
     /// Ends dead letters of a queue until it has at most `max`, but not more than one request may
     /// end. The queue stays in existence, because it gets another one.
     fn end_oldest_dead(&mut self, queue: QueueId, max: u64, effects: &mut Effects) {
+        self.queues[queue].hold();
         for _ in 0..PUT_ENDS_MAX {
             if self.jobs.dead_count(queue) <= max {
                 break;
@@ -218,8 +239,10 @@ impl Engine {
             if let Some(extension) = self.queues[queue].extension_mut() {
                 extension.discarded += 1;
             }
-            self.end_in(queue, slot, effects);
+            self.end_job(slot, JobEnd::Dropped, &News::Fail, effects);
         }
+        self.queues[queue].release();
+        self.arm_queue(queue);
     }
 
     /// The moment at which the queue's timer must end a dead letter.

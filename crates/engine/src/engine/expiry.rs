@@ -24,15 +24,16 @@ impl Engine {
     fn ends_after(&self, slot: JobSlot) -> Option<Millis> {
         let job = &self.jobs[slot];
         let policy = self.policy_of(job.queue());
-        // A ready dead letter in its own queue was buried, taken and given back. Only its time as a dead
-        // letter bounds it. But if its queue's name stands for another queue now, it moves on.
-        let moves_on = policy.is_some_and(|policy| policy.same_as.is_some());
-        if !moves_on && job.death().is_some_and(|death| death.origin.is_empty()) {
-            return None;
-        }
         let age_max = policy.and_then(|policy| policy.age_max_ms);
         let aged = age_max.map(|age| Millis(job.ready_since().0.saturating_add(age)));
         [job.expires(), aged].into_iter().flatten().min()
+    }
+
+    /// Whether a job is a dead letter that is buried again instead of expiring. But if the name of its
+    /// queue stands for another queue now, it moves on.
+    fn is_buried_when_expired(&self, slot: JobSlot) -> bool {
+        let policy = self.policy_of(self.jobs[slot].queue());
+        self.has_stayed(slot) && policy.is_none_or(|policy| policy.same_as.is_none())
     }
 
     pub(super) fn is_expired(&self, slot: JobSlot) -> bool {
@@ -171,8 +172,12 @@ impl Engine {
     }
 
     /// Removes a ready job if it has expired: see [`Engine::expire`]. The job can be at any place
-    /// in its queue, because a client takes it by its number. Returns whether the job had expired.
+    /// in its queue, because a client takes it by its number. Returns whether the job had expired. A dead
+    /// letter would only be buried again, from where the client can take it, so it counts as not expired.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
+        if self.is_buried_when_expired(slot) {
+            return false;
+        }
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {
             return false;
@@ -234,6 +239,9 @@ impl Engine {
     /// the policy of its queue says.
     pub(super) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
+        if self.is_buried_when_expired(slot) {
+            return self.bury_again(slot, effects);
+        }
         let from = self.jobs[slot].queue();
         let Some(extension) = self.queues[from].extension_mut() else { return };
         let (target, items) = (extension.policy().expire_to.clone(), extension.items());

@@ -335,24 +335,96 @@ fn take_and_leave(world: &mut World, id: JobId) {
 }
 
 #[test]
-fn a_buried_letter_that_was_taken_and_given_back_stays_until_its_time_is_over() {
+fn a_buried_letter_that_was_taken_and_given_back_is_buried_again_when_it_expires() {
     let keep = Setting::DeadKeep(Some(9000));
     let mut world = world([Setting::AgeMax(Some(1000)), Setting::DeadExpired(true), keep]);
     let session = world.open();
     let id = world.put(session, 7, 0, 60);
+    let behind = world.put(session, 8, 0, 60);
+    let is_released = |world: &mut World, id| {
+        let operator = world.open();
+        world.act(|e, fx| take_job(e, operator, id, fx)).expect("it can be taken");
+        world.release(operator, id, 7, 0)
+    };
+    assert_eq!(world.taken(session), id);
+    assert!(world.release(session, id, 7, 0));
+    let letter = death(&world, id).expect("it failed");
+    assert!(is_released(&mut world, id));
+    world.pass(1000);
+    assert_eq!((world.state(id), death(&world, id)), (Some(State::Ready), Some(letter.clone())));
+    // The job behind it expires, too: nothing blocks it.
+    world.pass(1);
+    assert_eq!((world.state(id), death(&world, id)), (Some(State::Buried), Some(letter.clone())));
+    assert_eq!(cause(&world, behind), Some((DeathCause::Expired, 0, String::new())));
+    assert_eq!(world.stats("default").expired, 1, "the letter has not expired");
+    // If its holder is lost, its age counts from the put, so it is buried again at once.
+    take_and_leave(&mut world, id);
+    world.pass(0);
+    assert_eq!((world.state(id), death(&world, id)), (Some(State::Buried), Some(letter)));
+    // Its time as a dead letter still counts from its death.
+    assert!(is_released(&mut world, id));
+    world.pass(7999);
+    assert!(world.state(id).is_some());
+    world.pass(1);
+    assert_eq!(world.state(id), None);
+    assert!(world.state(behind).is_some());
+}
+
+#[test]
+fn an_expired_letter_can_be_taken_by_its_number_and_comes_back_with_a_new_age() {
+    let mut world = world([Setting::AgeMax(Some(1000)), Setting::DeadExpired(true)]);
+    let session = world.open();
+    let id = world.put(session, 7, 0, 60);
     world.pass(1001);
     take_and_leave(&mut world, id);
-    world.pass(8000);
-    assert_eq!((world.state(id), death(&world, id).is_some()), (Some(State::Ready), true));
-    // It comes back with a new age.
+    take_and_leave(&mut world, id);
+    assert!(death(&world, id).is_some());
     world.act(|e, fx| e.redrive(id, fx)).expect("it is dead");
     world.pass(1000);
     assert_eq!((world.state(id), death(&world, id)), (Some(State::Ready), None));
     world.pass(1);
     assert_eq!((world.state(id), death(&world, id).is_some()), (Some(State::Buried), true));
+}
+
+#[test]
+fn a_buried_letter_that_was_given_back_does_not_move_when_it_expires() {
+    let to_late = Setting::ExpireTo(Some(b"late"[..].into()));
+    let mut world = world([Setting::AgeMax(Some(1000)), to_late]);
+    let session = world.open();
+    let id = dead(&mut world, session);
     take_and_leave(&mut world, id);
-    world.pass(9001);
-    assert_eq!(world.state(id), None);
+    assert_eq!(world.state(id), Some(State::Ready));
+    world.pass(1001);
+    assert_eq!((queue_of(&world, id), world.state(id)), ("default".into(), Some(State::Buried)));
+    assert!(death(&world, id).is_some());
+}
+
+#[test]
+fn a_buried_letter_that_was_given_back_is_buried_again_when_it_makes_room() {
+    let full = [Setting::JobsMax(Some(2)), Setting::WhenFull(WhenFull::DropOldest)];
+    let bounds = [Setting::DeadJobsMax(2), Setting::DeadDropped(true)];
+    let mut world = world(full.into_iter().chain(bounds));
+    let session = world.open();
+    let ids = [0; 2].map(|_| dead(&mut world, session));
+    let letters = ids.map(|id| death(&world, id).expect("it failed"));
+    for id in ids {
+        take_and_leave(&mut world, id);
+    }
+    assert_eq!(world.stats("default").items, 2, "the queue is full of ready letters");
+    // The urgent jobs stay, and each put makes room for one job.
+    let [first, second] = [1; 2].map(|priority| world.put(session, priority, 0, 60));
+    for (id, letter) in ids.into_iter().zip(letters) {
+        assert_eq!((world.state(id), death(&world, id)), (Some(State::Buried), Some(letter)));
+    }
+    assert_eq!((world.stats("default").items, world.stats("default").discarded), (2, 0));
+    // The next one makes a new letter of a job. The oldest letter ends, because there are two already.
+    world.put(session, 1, 0, 60);
+    assert_eq!((world.state(ids[0]), world.state(ids[1])), (None, Some(State::Buried)));
+    assert_eq!(
+        (world.state(first), world.state(second)),
+        (Some(State::Buried), Some(State::Ready))
+    );
+    assert_eq!(cause(&world, first), Some((DeathCause::Dropped, 0, String::new())));
 }
 
 #[test]

@@ -96,6 +96,9 @@ impl Model {
     /// Ends a ready job, because it has expired or makes room. If the policy says so, it becomes a dead
     /// letter instead.
     pub(super) fn end_or_set_aside(&mut self, id: u64, why: Unserved) {
+        if self.has_stayed(id) {
+            return self.bury_again(id);
+        }
         let job = &self.jobs[&id];
         let dead = &self.queues[&job.queue].policy.dead;
         let (is_wanted, cause) = match why {
@@ -108,6 +111,24 @@ impl Model {
         } else {
             self.end_job(id, &News::Fail);
         }
+    }
+
+    /// True if a job is a dead letter that was buried in its own queue.
+    pub(super) fn has_stayed(&self, id: u64) -> bool {
+        self.jobs[&id].death.as_ref().is_some_and(|death| death.origin.is_empty())
+    }
+
+    /// Buries a ready dead letter again, as the letter that it is.
+    fn bury_again(&mut self, id: u64) {
+        let order = self.next_buried;
+        self.next_buried += 1;
+        let job = self.job_mut(id);
+        (job.state, job.expires) = (State::Buried { order }, None);
+        let queue = job.queue.clone();
+        self.set_aside.push(id);
+        self.left_strict(&queue);
+        self.record(id, Record::Moved);
+        self.arm(&queue);
     }
 
     /// The queue of this name. If the other queue is a queue of items, this one is one, too.

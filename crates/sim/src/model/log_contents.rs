@@ -118,9 +118,13 @@ impl StoredJob {
         }
     }
 
-    /// True if the process that started at this moment has made the job a dead letter, because it
-    /// expired or made room. `found` is the job after the start.
+    /// True if the process that started at this moment has made the job a dead letter, or buried it as the
+    /// dead letter that it was, because it expired or made room. `found` is the job after the start.
     fn was_set_aside(&self, found: &StoredJob, now: u64) -> bool {
+        let is_buried = |job: &Self| matches!(job.state, StoredState::Buried { .. });
+        if self.death.is_some() && self.death == found.death {
+            return is_buried(found) && !is_buried(self);
+        }
         let is_new = |death: &&Death| death.died.0 == now && self.death.as_ref() != Some(*death);
         let death = found.death.as_ref().filter(is_new);
         death.is_some_and(|death| !matches!(death.cause, DeathCause::Failed(_)))
@@ -299,10 +303,6 @@ impl LogContents {
     /// True if the job is too old to be handed out.
     fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
         let policy = self.policy(&image.queue);
-        let has_stayed = image.death.as_ref().is_some_and(|death| death.origin.is_empty());
-        if has_stayed && policy.same_as.is_none() {
-            return false;
-        }
         // After a lost lease, the log does not always contain the moment when the job became ready.
         // So count the age from the put.
         let aged = policy.age_max_ms.map(|age| image.created + age);

@@ -371,13 +371,14 @@ impl Model {
     pub(super) fn ends_after(&self, id: u64) -> Option<u64> {
         let job = &self.jobs[&id];
         let policy = &self.queues[&job.queue].policy;
-        // A dead letter that was buried ends when its time as a dead letter is over.
-        let has_stayed = job.death.as_ref().is_some_and(|death| death.origin.is_empty());
-        if has_stayed && policy.same_as.is_none() {
-            return None;
-        }
         let aged = policy.age_max_ms.map(|age| job.created.max(job.since) + age);
         [job.expires, aged].into_iter().flatten().min()
+    }
+
+    /// True if a job is a dead letter that is buried again instead of expiring.
+    pub(super) fn is_buried_when_expired(&self, id: u64) -> bool {
+        let is_moved = self.queues[&self.jobs[&id].queue].policy.same_as.is_some();
+        self.has_stayed(id) && !is_moved
     }
 
     pub(super) fn is_expired(&self, id: u64) -> bool {
@@ -420,6 +421,9 @@ impl Model {
     pub(super) fn expire(&mut self, id: u64) {
         self.tally.expiries += 1;
         let from = self.jobs[&id].queue.clone();
+        if self.is_buried_when_expired(id) {
+            return self.end_or_set_aside(id, Unserved::Expired);
+        }
         let Some(target) = self.queues[&from].policy.expire_to.as_ref().map(text) else {
             self.end_or_set_aside(id, Unserved::Expired);
             return;

@@ -361,8 +361,7 @@ impl Engine {
                     let Some(oldest) = self.oldest_of_the_least_urgent(queue) else {
                         return Err(Refused::QueueFull);
                     };
-                    self.discard_one(queue);
-                    self.end_in(queue, oldest, effects);
+                    self.drop_job(queue, oldest, effects);
                     if !self.is_full(queue) {
                         break;
                     }
@@ -416,12 +415,10 @@ impl Engine {
 
     /// Ends a job of a queue to make room, or makes it a dead letter. The queue does not vanish, even if
     /// this was its last job.
-    pub(in crate::engine) fn end_in(
-        &mut self,
-        queue: QueueId,
-        slot: JobSlot,
-        effects: &mut Effects,
-    ) {
+    fn drop_job(&mut self, queue: QueueId, slot: JobSlot, effects: &mut Effects) {
+        if !self.has_stayed(slot) {
+            self.discard_one(queue);
+        }
         self.queues[queue].hold();
         self.end_or_set_aside(slot, Unserved::Dropped, effects);
         self.queues[queue].release();
