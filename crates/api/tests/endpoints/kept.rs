@@ -291,20 +291,41 @@ fn only_redrives_that_change_something_go_on() {
 }
 
 #[test]
-fn a_redrive_that_cannot_be_remembered_is_refused() {
+fn a_redrive_that_can_never_be_remembered_is_a_wrong_request() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let world = with_letters(&disk, 100);
-    let only = json!({ "error": "x".repeat(300_000) });
-    let asked = json!({ "kind": "redrive", "queue": "dead", "only": only });
-    let refused = world.post("/operations", &asked);
-    assert_eq!(refused.status, 503, "{refused:?}");
-    assert!(refused.body["detail"].as_str().unwrap().contains("cannot remember"), "{refused:?}");
-    assert_eq!((operations(&world), world.broker.turn(NOW).notes().count()), (0, 0));
+    let long_ids: Vec<u64> = (0..10_000).map(|at| u64::MAX - at).collect();
+    for (parameter, value) in
+        [("only", json!({ "error": "x".repeat(300_000) })), ("ids", json!(long_ids))]
+    {
+        let asked = json!({ "kind": "redrive", "queue": "dead", parameter: value });
+        let refused = world.post("/operations", &asked);
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert_eq!(refused.body["parameter"], parameter);
+        assert!(refused.body["detail"].as_str().unwrap().contains("192 KiB"), "{refused:?}");
+        assert_eq!((operations(&world), world.broker.turn(NOW).notes().count()), (0, 0));
+    }
     // As many as can run have room.
     for _ in 0..8 {
         redrive(&world, &json!({}));
     }
     assert_eq!(world.broker.turn(NOW).notes().count(), 16);
+}
+
+#[test]
+fn redrives_that_are_too_long_together_wait_for_each_other() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 10);
+    let ids: Vec<u64> = (0..6_000).map(|at| u64::MAX - at).collect();
+    let first = redrive(&world, &json!({ "ids": ids }));
+    let asked = json!({ "kind": "redrive", "queue": "dead", "ids": ids });
+    let refused = world.post("/operations", &asked);
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.body["type"].as_str().unwrap().contains("too-many-operations"), "{refused:?}");
+    assert_eq!((operations(&world), world.broker.turn(NOW).notes().count()), (1, 2));
+    cancel(&world, first);
+    pass_s(&world, 1);
+    redrive(&world, &json!({ "ids": ids }));
 }
 
 #[test]

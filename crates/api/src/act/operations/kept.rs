@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex};
 
+use broker::limits::NOTES_BYTES_MAX;
 use broker::{Millis, NoteRefusal, Position, Turn};
 use http_api::DoorError;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ struct Begun {
     who: String,
     asked: types::StartOperation,
 }
+
+/// The most bytes of the number of a job in a note, with its comma.
+const ID_BYTES_MAX: usize = 21;
 
 /// The name of the note about what was asked.
 fn begun_name(number: u64) -> String {
@@ -100,9 +104,28 @@ impl Operation {
             who: self.who.to_string(),
             asked: asked.clone(),
         };
-        serde_json::to_vec(&begun).map_err(|error| {
+        let begun = serde_json::to_vec(&begun).map_err(|error| {
             Problem::new(ProblemKind::Unavailable, format!("cannot note the operation: {error}"))
-        })
+        })?;
+        if !self.can_have_room(&begun) {
+            // It would have no room without the others either, so the client must not try it again.
+            let is_long = |ids: &Vec<u64>| ids.len() * ID_BYTES_MAX > begun.len() / 2;
+            let parameter = if asked.ids.as_ref().is_some_and(is_long) { "ids" } else { "only" };
+            let why = format!(
+                "the server can remember {} KiB of `ids` and `only`; name fewer jobs, or write a shorter \
+                 filter",
+                NOTES_BYTES_MAX >> 10
+            );
+            return Err(Problem::new(ProblemKind::BadRequest, why).of_parameter(parameter));
+        }
+        Ok(begun)
+    }
+
+    /// Whether the notes of this operation have room if it is the only one.
+    fn can_have_room(&self, begun: &[u8]) -> bool {
+        let (name, progress) = (begun_name(self.number), progress_name(self.number));
+        let values = begun.len() + progress_value([0; 3]).len();
+        name.len() + progress.len() + values <= NOTES_BYTES_MAX
     }
 
     /// Notes what was asked, before the first change. The request is answered when this is durable.
