@@ -120,6 +120,13 @@ impl Engine {
         self.jobs[slot].death().is_some_and(|death| death.origin.is_empty())
     }
 
+    /// Whether the queue of a dead letter counted it as expired or discarded when it became one. Then its
+    /// end is not another loss. A letter that has failed, or has moved, is new to these counters.
+    fn has_counted_death(&self, slot: JobSlot) -> bool {
+        let has_failed = |death: &Death| matches!(death.cause, DeathCause::Failed(_));
+        self.has_stayed(slot) && !self.jobs[slot].death().is_some_and(has_failed)
+    }
+
     /// Buries a ready dead letter that was buried before, taken and given back. It stays the letter that
     /// it is, so its own bounds still hold, and nothing counts it again.
     pub(super) fn bury_again(&mut self, slot: JobSlot, effects: &mut Effects) {
@@ -236,7 +243,9 @@ impl Engine {
             }
             let Some((_, id)) = self.jobs.next_dead(queue, None) else { break };
             let Ok(slot) = self.slot(id) else { break };
-            if let Some(extension) = self.queues[queue].extension_mut() {
+            if !self.has_counted_death(slot)
+                && let Some(extension) = self.queues[queue].extension_mut()
+            {
                 extension.discarded += 1;
             }
             self.end_job(slot, JobEnd::Dropped, &News::Fail, effects);
@@ -256,13 +265,17 @@ impl Engine {
     /// allows. Like a sweep, it rests while the log has too many unwritten bytes.
     pub(super) fn end_due_dead(&mut self, queue: QueueId, effects: &mut Effects) {
         while !self.meter.request_is_spent()
-            && let Some(extension) = self.queues[queue].extension_mut()
+            && let Some(extension) = self.queues[queue].extension()
             && extension.sweep_rests_until <= self.now
             && let Some((until, id)) = self.jobs.next_dead(queue, None)
             && until < self.now
             && let Some(slot) = self.jobs.find(id)
         {
-            extension.expired += 1;
+            if !self.has_counted_death(slot)
+                && let Some(extension) = self.queues[queue].extension_mut()
+            {
+                extension.expired += 1;
+            }
             self.end_job(slot, JobEnd::Expired, &News::Fail, effects);
         }
     }

@@ -570,3 +570,55 @@ fn a_job_whose_client_waits_ends_when_it_makes_room() {
         assert_eq!(world.state(id), state);
     }
 }
+
+#[test]
+fn a_queue_counts_a_job_once_as_expired_or_discarded() {
+    let counts = |world: &World, queue: &str| {
+        let stats = world.stats(queue);
+        (stats.expired, stats.discarded)
+    };
+    let age = || Setting::AgeMax(Some(1000));
+    let keep = || Setting::DeadKeep(Some(5000));
+    let mut expiring = world([age(), Setting::DeadExpired(true), keep(), Setting::DeadJobsMax(1)]);
+    let session = expiring.open();
+    // Keep the queue when it has no jobs.
+    expiring.act(|e, fx| e.use_queue(session, b"default", fx));
+    let ids = [0; 2].map(|_| expiring.put(session, 7, 0, 60));
+    expiring.pass(1001);
+    // The second letter ended the first one.
+    assert_eq!((expiring.state(ids[0]), expiring.state(ids[1])), (None, Some(State::Buried)));
+    assert_eq!(counts(&expiring, "default"), (2, 0));
+    expiring.pass(5001);
+    assert_eq!((expiring.state(ids[1]), counts(&expiring, "default")), (None, (2, 0)));
+
+    let full = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)];
+    let mut dropping = world(full.into_iter().chain([Setting::DeadDropped(true), keep()]));
+    let session = dropping.open();
+    let ids = [0; 2].map(|_| dropping.put(session, 7, 0, 60));
+    dropping.pass(5001);
+    assert_eq!((dropping.state(ids[0]), dropping.state(ids[1])), (None, Some(State::Ready)));
+    assert_eq!(counts(&dropping, "default"), (0, 1));
+
+    // A letter that failed is counted at its end.
+    let mut failing = world([keep()]);
+    let session = failing.open();
+    let id = dead(&mut failing, session);
+    assert_eq!(counts(&failing, "default"), (0, 0));
+    failing.pass(5001);
+    assert_eq!((failing.state(id), counts(&failing, "default")), (None, (1, 0)));
+
+    // Each of two queues counts a letter that has moved.
+    let mut moving = world([age(), Setting::DeadExpired(true), to("dead"), keep()]);
+    let mut rules = moving.engine.policies().clone();
+    rules.0.push(Rule::new(["dead"], [Setting::AgeMax(None)]));
+    moving.act(|e, fx| e.set_policies(rules, fx));
+    moving.pass(0);
+    let session = moving.open();
+    moving.act(|e, _| e.watch(session, b"dead"));
+    let id = moving.put(session, 7, 0, 60);
+    moving.pass(1001);
+    assert_eq!(queue_of(&moving, id), "dead");
+    moving.pass(5001);
+    assert_eq!(moving.state(id), None);
+    assert_eq!((counts(&moving, "default"), counts(&moving, "dead")), ((1, 0), (1, 0)));
+}
