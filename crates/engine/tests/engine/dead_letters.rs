@@ -622,3 +622,47 @@ fn a_queue_counts_a_job_once_as_expired_or_discarded() {
     assert_eq!(moving.state(id), None);
     assert_eq!((counts(&moving, "default"), counts(&moving, "dead")), ((1, 0), (1, 0)));
 }
+
+#[test]
+fn a_job_that_expires_into_a_full_queue_is_a_dead_letter_if_the_policy_says_so() {
+    for (dropped, state) in [(false, None), (true, Some(State::Buried))] {
+        let rules = Rules(vec![
+            Rule::new(
+                ["default"],
+                [
+                    Setting::AgeMax(Some(1000)),
+                    Setting::ExpireTo(Some(b"late"[..].into())),
+                    // This alone does not help a job that would move.
+                    Setting::DeadExpired(true),
+                    Setting::DeadDropped(dropped),
+                ],
+            ),
+            Rule::new(["late"], [Setting::JobsMax(Some(1))]),
+        ]);
+        let mut world = World::new();
+        world.follower = Some(Follower::new());
+        world.act(|e, fx| e.set_policies(rules, fx));
+        world.pass(0);
+        let session = world.open();
+        let [first, second] = [0; 2].map(|_| world.put(session, 7, 0, 60));
+        world.pass(1001);
+        assert_eq!(
+            (queue_of(&world, first), world.state(first)),
+            ("late".into(), Some(State::Ready))
+        );
+        assert_eq!(world.state(second), state);
+        if dropped {
+            let expected = (DeathCause::Dropped, 0, String::new());
+            assert_eq!(
+                (queue_of(&world, second), cause(&world, second)),
+                ("default".into(), Some(expected))
+            );
+            assert_eq!(world.stats("default").discarded, 1);
+            // It comes back, and moves when the other queue has room.
+            world.act(|e, fx| e.cancel(first, fx)).expect("it is ready");
+            world.act(|e, fx| e.redrive(second, fx)).expect("it is dead");
+            world.pass(1001);
+            assert_eq!((queue_of(&world, second), death(&world, second)), ("late".into(), None));
+        }
+    }
+}
