@@ -1,7 +1,9 @@
 //! Redrives that go on after a restart. The log writes only when a test says so.
 
+use std::num::NonZeroU32;
+
 use broker::policy::{DeadTarget, Rule, Rules, Setting};
-use broker::{NewJob, Patience, Take};
+use broker::{JobId, NewJob, Patience, PutRefusal, Take};
 use serde_json::{Value, json};
 
 use crate::acting::with_log;
@@ -362,4 +364,130 @@ fn a_note_in_another_form_does_not_stop_the_start() {
     assert_eq!(names, [&b"operation/+8"[..], b"operation/18446744073709551615", b"other"]);
     drop(turn);
     assert_eq!(redrive(&world, &json!({ "rate_per_s": 0 })), 10, "no number comes twice");
+}
+
+#[test]
+fn a_redrive_chooses_the_same_letters_after_a_restart() {
+    for (only, wanted) in [
+        (json!({ "older_than_s": 60 }), 20),
+        (json!({ "younger_than_s": 60 }), 40),
+        (json!({ "origin": "post" }), 15),
+        (json!({ "key": "blue" }), 15),
+        (json!({ "origin": "mail", "key": "red", "younger_than_s": 60 }), 25),
+    ] {
+        let disk = log::FaultDisk::new(1, 64 << 20);
+        let world = with_letters(&disk, 20);
+        let settings = [
+            Setting::Retries(true),
+            Setting::RetryLimit(0),
+            Setting::DeadQueue(DeadTarget::Queue(b"dead"[..].into())),
+            Setting::Concurrency(NonZeroU32::new(100)),
+            Setting::ConcurrencyKey(Some("body".parse().unwrap())),
+        ];
+        let rules = Rules(vec![Rule::new(["mail", "post"], settings)]);
+        let _ = world.broker.turn(world.now()).set_policies(rules);
+        commit(&world);
+        // The first letters are old.
+        world.pass(100_000);
+        for (queue, body, count) in [("mail", "red", 25), ("post", "blue", 15)] {
+            for _ in 0..count {
+                world.put(queue.as_bytes(), NewJob::default(), body.as_bytes());
+                world.kill_one(queue);
+            }
+        }
+        commit(&world);
+        let id = redrive(&world, &json!({ "only": only }));
+        let world = crash(world, &disk);
+        assert!(jobs(&world)[1] > 60 - wanted, "some are left: {only}");
+        // The age of a letter is its age when the client asked.
+        world.pass(200_000);
+        world.tick();
+        pass_s(&world, 6);
+        let (status, [came_back, ..]) = numbers(&world, id);
+        assert_eq!((status.as_str(), came_back), ("done", wanted), "{only}");
+        assert_eq!(jobs(&world)[1], 60 - wanted, "{only}");
+    }
+}
+
+/// Puts jobs until the disk has no room for one, and makes other changes until it has none for them.
+/// Returns these jobs.
+fn fill_disk(world: &World) -> Vec<JobId> {
+    let mut jobs = Vec::new();
+    let (mut limit, mut refusals) = (0, 0);
+    // After each refusal, the log may prepare another segment.
+    while refusals < 5 {
+        let mut turn = world.broker.turn(world.now());
+        let session = turn.open_reader_session(0);
+        let mut caller = turn.caller(session);
+        caller.use_queue(b"filler");
+        refusals += 1;
+        while let Ok(id) = caller.put(NewJob::default(), vec![b'x'; 60_000].into()).value {
+            jobs.push(id);
+            refusals = 0;
+        }
+        while caller.limit_queue(b"filler", [limit + 1, 0, 0]).value.is_ok() {
+            limit += 1;
+        }
+        turn.close_session(session);
+        drop(turn);
+        commit(world);
+    }
+    assert_is_full(world);
+    jobs
+}
+
+/// Ends these jobs, and lets the log use their room.
+fn make_room(world: &World, jobs: &[JobId]) {
+    for jobs in jobs.chunks(100) {
+        let mut turn = world.broker.turn(world.now());
+        let session = turn.open_reader_session(0);
+        for id in jobs {
+            turn.caller(session).cancel(*id).value.expect("no worker holds it");
+        }
+        turn.close_session(session);
+        drop(turn);
+        commit(world);
+        while world.broker.reclaim_step(NOW).unwrap() {
+            commit(world);
+        }
+    }
+    // What had no room before is written with the next change.
+    world.put(b"filler", NewJob::default(), b"x");
+    commit(world);
+}
+
+fn assert_is_full(world: &World) {
+    let mut turn = world.broker.turn(world.now());
+    let session = turn.open_reader_session(0);
+    let put = turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value;
+    assert_eq!(put, Err(PutRefusal::LogFull));
+    turn.close_session(session);
+}
+
+#[test]
+fn a_redrive_ends_or_is_cancelled_while_the_log_is_full() {
+    for is_cancelled in [false, true] {
+        let disk = log::FaultDisk::new(1, 64 << 20);
+        let world = with_letters(&disk, 50);
+        let id = redrive(&world, &json!({}));
+        pass_s(&world, 1);
+        let filler = fill_disk(&world);
+        if is_cancelled {
+            // The reply does not wait for the room.
+            assert_eq!(world.ask("DELETE", &format!("/operations/{id}")).status, 202);
+        }
+        pass_s(&world, 6);
+        assert_is_full(&world);
+        assert_eq!(numbers(&world, id).0, if is_cancelled { "cancelled" } else { "failed" });
+        let problem = world.get(&format!("/operations/{id}"))["problem"]["type"].clone();
+        assert_eq!(problem == "/console/help#log-full", !is_cancelled, "{problem}");
+        let left = jobs(&world);
+        assert_ne!(left[1], 0);
+        make_room(&world, &filler);
+        let world = crash(world, &disk);
+        world.tick();
+        pass_s(&world, 2);
+        assert_eq!((operations(&world), jobs(&world)), (0, left), "cancelled: {is_cancelled}");
+        assert_eq!(world.broker.turn(NOW).notes().count(), 0);
+    }
 }
