@@ -491,3 +491,23 @@ fn a_redrive_ends_or_is_cancelled_while_the_log_is_full() {
         assert_eq!(world.broker.turn(NOW).notes().count(), 0);
     }
 }
+
+#[test]
+fn a_redrive_that_broke_off_has_failed_and_does_not_go_on() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_letters(&disk, 50);
+    let id = redrive(&world, &json!({}));
+    pass_s(&world, 1);
+    world.break_next_task();
+    pass_s(&world, 2);
+    assert_eq!(numbers(&world, id).0, "failed");
+    let problem = world.get(&format!("/operations/{id}"))["problem"].clone();
+    assert_eq!(problem["detail"], "the operation broke off");
+    let left = jobs(&world);
+    assert_ne!(left[1], 0);
+    let world = crash(world, &disk);
+    world.tick();
+    pass_s(&world, 2);
+    assert_eq!((operations(&world), jobs(&world)), (0, left));
+    assert_eq!(world.broker.turn(NOW).notes().count(), 0);
+}

@@ -1,7 +1,7 @@
 //! A broker in memory, and the API of it.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -83,6 +83,7 @@ pub(crate) struct World {
     clients: Clients,
     site: Site,
     now_ms: Arc<AtomicU64>,
+    clock_breaks: Arc<AtomicBool>,
     runtime: Runtime,
 }
 
@@ -129,10 +130,15 @@ impl World {
         let clients = Clients { broker: broker.clone(), all: Arc::default() };
         let now_ms = Arc::new(AtomicU64::new(NOW.0));
         let clock = now_ms.clone();
+        let clock_breaks = Arc::new(AtomicBool::new(false));
+        let breaks = clock_breaks.clone();
         let api = Api::new(Setup {
             door: Door::open(
                 broker.clone(),
-                Arc::new(move || Millis(clock.load(Ordering::Relaxed))),
+                Arc::new(move || {
+                    assert!(!breaks.swap(false, Ordering::Relaxed), "the clock breaks once");
+                    Millis(clock.load(Ordering::Relaxed))
+                }),
             ),
             info: ServerInfo {
                 version: "1.2.3".to_owned(),
@@ -160,7 +166,7 @@ impl World {
         let router = Router::new().nest(PREFIX, api::router(api.clone()));
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        World { broker, api, clients, site: Site::new(router), now_ms, runtime }
+        World { broker, api, clients, site: Site::new(router), now_ms, clock_breaks, runtime }
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -172,6 +178,11 @@ impl World {
         self.now_ms.fetch_add(millis, Ordering::Relaxed);
         while self.broker.turn(self.now()).advance() {}
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(millis)).await });
+    }
+
+    /// The next task that asks the API for the time panics.
+    pub(crate) fn break_next_task(&self) {
+        self.clock_breaks.store(true, Ordering::Relaxed);
     }
 
     /// Does the timed work.
