@@ -295,6 +295,7 @@ pub(crate) fn shown_cause(cause: DeathCause) -> types::DeathCause {
         DeathCause::Failed(FailureCause::Reported) => types::DeathCause::Reported,
         DeathCause::Expired => types::DeathCause::Expired,
         DeathCause::Dropped => types::DeathCause::Dropped,
+        DeathCause::Operator => types::DeathCause::Operator,
     }
 }
 

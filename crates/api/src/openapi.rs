@@ -54,6 +54,7 @@ use crate::{
         act::job::delete_job,
         act::job::post_kick,
         act::job::post_bury,
+        act::job::post_set_aside,
         act::job::post_move,
         act::job::post_reschedule,
         act::leases::post_take,

@@ -51,6 +51,7 @@ fn table() -> Vec<Endpoint> {
         at("/jobs/{id}", get(job::get_job).delete(act::job::delete_job)).with_version(),
         at("/jobs/{id}/kick", post(act::job::post_kick)).with_version(),
         at("/jobs/{id}/bury", post(act::job::post_bury)).with_version(),
+        at("/jobs/{id}/set_aside", post(act::job::post_set_aside)).with_version(),
         at("/jobs/{id}/move", post(act::job::post_move)).with_version(),
         at("/jobs/{id}/reschedule", post(act::job::post_reschedule)).with_version(),
         at("/jobs/{id}/body", get(job::get_body)),

@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::{Answer, Position};
 
 pub use jobs::Peeked;
-pub use moves::{MoveRefusal, RedriveRefusal};
+pub use moves::{MoveRefusal, RedriveRefusal, SetAsideRefusal};
 pub use workers::Assignment;
 
 /// The requests of one session about jobs and queues. [`crate::Turn::caller`] creates a `Caller`.
@@ -26,7 +26,7 @@ pub use workers::Assignment;
 ///
 /// - The queues of the session: `use_queue`, `used_queue`, `watch`, `ignore`, `watched`, `watches`.
 /// - Jobs, as in beanstalkd: `put`, `take`, `take_job`, `cancel_wait`, `finish`, `give_back`,
-///   `bury`, `touch`, `kick`, `kick_job`, `move_job`, `peek`, `peek_used`, `first_used_id`.
+///   `bury`, `touch`, `kick`, `kick_job`, `move_job`, `set_aside_job`, `peek`, `peek_used`, `first_used_id`.
 /// - Jobs with an outcome, as in Gearman. For their clients: `submit`, `cancel`. For their workers:
 ///   `register`, `unregister`, `unregister_all`, `take_registered`, `sleep`, `report`, `progress`,
 ///   `complete`, `fail`.

@@ -42,7 +42,7 @@ pub use admission::queue_limit::QueueUsage;
 pub use answer::{Answer, Blocked, NotFound, Refusal};
 pub use body_buffer::{BodyBuffer, Frame};
 pub use broker::{Broker, BrokerError, Clock, HEAD_JOBS, OnProgress, Options};
-pub use caller::{Assignment, Caller, MoveRefusal, Peeked, RedriveRefusal};
+pub use caller::{Assignment, Caller, MoveRefusal, Peeked, RedriveRefusal, SetAsideRefusal};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;
 pub use engine::crons;
@@ -55,7 +55,7 @@ pub use engine::{
     JobCursor, JobEnd, JobFacts, JobId, JobStatus, JobTimes, KeptResult, Kick, LeaseEnd, LeaseId,
     Milestone, MilestoneKind, Millis, NameCursor, Need, NewJob, News, NoteRefused, Patience,
     QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, RedriveRefused, SessionId, SessionWait,
-    Span, SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    SetAsideRefused, Span, SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use follow::ApplyError;

@@ -28,6 +28,7 @@ pub(crate) fn done(t: &Texts, uri: &Uri) -> Markup {
         "kicked" => Some(t.actions.kicked),
         "ended" => Some(t.actions.ended),
         "moved" => Some(t.actions.moved),
+        "set-aside" => Some(t.actions.set_aside_done),
         "cancelled" => Some(t.actions.cancelled),
         "closed" => Some(t.connections.closed),
         "session" => Some(t.sessions.ended),
@@ -134,6 +135,9 @@ pub(crate) fn of_job(t: &Texts, principal: &Principal, job: &api::types::Job) ->
                 }
                 @if job.dead.is_some() && job.state != JobState::Leased {
                     (form(principal, &format!("{path}/redrive"), t.redrive_one, &none))
+                }
+                @if job.dead.is_none() && job.state != JobState::Leased {
+                    (form(principal, &format!("{path}/set-aside"), t.set_aside, &none))
                 }
                 (form(
                     principal,
@@ -271,6 +275,17 @@ pub(crate) async fn kick_job(
     let id = number(&id)?;
     api.kick_job(JobId(id), &ANY).await?;
     Ok(back(&link::job(id), "kicked"))
+}
+
+pub(crate) async fn set_aside_job(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    Path(id): Path<String>,
+) -> Result<Response> {
+    operator(&principal)?;
+    let id = number(&id)?;
+    api.set_aside_job(JobId(id), &ANY).await?;
+    Ok(back(&link::job(id), "set-aside"))
 }
 
 pub(crate) async fn delete_job(

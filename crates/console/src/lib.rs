@@ -56,6 +56,7 @@ pub fn router(api: Api) -> Router {
         .route("/jobs/{id}/move", post(chosen::move_job))
         .route("/jobs/{id}/kick", post(actions::kick_job))
         .route("/jobs/{id}/redrive", post(actions::redrive_job))
+        .route("/jobs/{id}/set-aside", post(actions::set_aside_job))
         .route("/jobs/{id}/delete", post(actions::delete_job))
         .route("/jobs", get(pages::job::find))
         .route("/jobs/{id}", get(pages::job::page))

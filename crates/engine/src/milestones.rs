@@ -83,7 +83,8 @@ pub enum JobEnd {
     Done,
     /// Its worker reported a failure, or it used up its attempts.
     Failed,
-    /// It failed too often for the policy `retries`, and ended or moved to the queue of dead letters.
+    /// It failed too often for the policy `retries`, and ended or moved to the queue of dead letters. Or
+    /// an operator set it aside, and it moved there.
     Dead,
     /// A client or an operator ended it, although no worker had finished it.
     Deleted,

@@ -3,7 +3,8 @@
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use broker::{
-    Answer, JobFacts, JobId, MoveRefusal, NotFound, RedriveRefusal, RedriveRefused, Refusal, State,
+    Answer, JobFacts, JobId, MoveRefusal, NotFound, RedriveRefusal, RedriveRefused, Refusal,
+    SetAsideRefusal, SetAsideRefused, State,
 };
 use http_api::DoorSession;
 use hyper::Uri;
@@ -115,6 +116,37 @@ pub(crate) async fn post_bury(
     Query::read(&head.uri, &[])?;
     let asked: types::Bury = receive_json(body, &head.extensions).await?;
     api.bury_job(id, asked, &when).await?;
+    Ok(done())
+}
+
+/// Makes a job that no worker has a dead letter, with the cause `operator`. The policy of its queue says
+/// where it goes; a queue without dead letters refuses. The limits of the queue of dead letters do not
+/// apply.
+#[utoipa::path(
+    post,
+    path = "/jobs/{id}/set_aside",
+    tag = "jobs",
+    params(
+        ("id" = u64, Path, description = "The number of the job."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the job still has this `ETag`.",
+        ),
+    ),
+    responses(
+        (status = 204, description = "The job is a dead letter."),
+        Failures,
+    )
+)]
+pub(crate) async fn post_set_aside(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    when: Condition,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    api.set_aside_job(id, &when).await?;
     Ok(done())
 }
 
@@ -251,6 +283,17 @@ impl Api {
         self.settled(given).await?.map_err(|refusal| refused(refusal, || no_job(id)))
     }
 
+    /// Makes a job that no worker has a dead letter.
+    pub async fn set_aside_job(&self, id: JobId, when: &Condition) -> Result<(), Problem> {
+        let session = self.session_with(id).await?;
+        let done = {
+            let mut turn = self.turn();
+            when.check_job(&turn, id)?;
+            turn.caller(session.id()).set_aside_job(id)
+        };
+        self.settled(done).await?.map_err(|refusal| set_aside_refused(refusal, id))
+    }
+
     /// Moves a job that no worker has to another queue.
     pub async fn move_job(&self, id: JobId, to: &[u8], when: &Condition) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
@@ -298,6 +341,26 @@ pub(super) fn move_refused(refusal: MoveRefusal, id: JobId) -> Problem {
         }
         MoveRefusal::Put(refusal) => refusal.into(),
     }
+}
+
+/// The problem of a job that cannot be set aside.
+fn set_aside_refused(refusal: SetAsideRefusal, id: JobId) -> Problem {
+    let why = match refusal {
+        SetAsideRefusal::Refused(SetAsideRefused::NotFound) => return no_job(id),
+        SetAsideRefusal::Refused(SetAsideRefused::Leased) => return leased(id, ""),
+        SetAsideRefusal::Refused(SetAsideRefused::DeadAlready) => {
+            format!("job {} is a dead letter already", id.0)
+        }
+        SetAsideRefusal::Refused(SetAsideRefused::Awaited) => {
+            format!("a client waits for the result of job {}, so it is never a dead letter", id.0)
+        }
+        SetAsideRefusal::Refused(SetAsideRefused::NotKept) => format!(
+            "job {} cannot be set aside: the policy `dead` of its queue keeps no dead letters",
+            id.0
+        ),
+        SetAsideRefusal::Put(refusal) => return refusal.into(),
+    };
+    Problem::new(ProblemKind::WrongState, why)
 }
 
 /// The problem of a redrive that was refused.

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// Why a job is a dead letter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeadLetter {
-    /// When its last attempt failed, or it expired, or a queue had no room for it.
+    /// When its last attempt failed, or it expired, or a queue had no room for it, or an operator set it aside.
     pub died_at: String,
     /// When the server ends the job. `null` if it stays.
     pub ends_at: Option<String>,
@@ -40,6 +40,8 @@ pub enum DeathCause {
     Expired,
     /// A queue had no room for it, and the policy `dead.dropped` set it aside.
     Dropped,
+    /// An operator set it aside by hand.
+    Operator,
 }
 
 /// Which dead letters a redrive brings back: those that fit all of these.

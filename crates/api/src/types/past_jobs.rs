@@ -89,7 +89,7 @@ pub enum Outcome {
     Done,
     /// Its worker reported a failure, or too many workers were lost.
     Failed,
-    /// It became a dead letter, and ended or moved to another queue.
+    /// It failed too often, or an operator set it aside: it ended, or moved to the queue of dead letters.
     Dead,
     /// A client ended it, although no worker had finished it.
     Deleted,

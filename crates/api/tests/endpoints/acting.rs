@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::AccessSettings;
 use api::types::Role;
-use broker::policy::{OnDuplicate, Pattern, Rule, RuleSetting, Rules, Setting};
+use broker::policy::{DeadTarget, OnDuplicate, Pattern, Rule, RuleSetting, Rules, Setting};
 use broker::{Broker, NewJob, Options};
 use serde_json::json;
 
@@ -445,4 +445,57 @@ fn a_duplicate_is_a_conflict_or_the_job_that_is_there() {
     let _ = world.broker.turn(NOW).set_policies(rules(OnDuplicate::ReturnExisting));
     let same = put("a");
     assert_eq!((same.status, &same.body["id"]), (201, &first.body["id"]));
+}
+
+#[test]
+fn an_operator_sets_a_job_aside() {
+    let world = World::open();
+    let target = DeadTarget::Queue(b"dead.{name}"[..].into());
+    let rules = Rules(vec![
+        Rule::new(["mail"], [Setting::DeadQueue(target)]),
+        Rule::new(["drops"], [Setting::DeadQueue(DeadTarget::Drop)]),
+    ]);
+    let _ = world.broker.turn(NOW).set_policies(rules);
+    let set_aside = |id: u64| {
+        let reply = world.ask("POST", &format!("/jobs/{id}/set_aside"));
+        (reply.status, kind(&reply))
+    };
+    let done = (204, "none".to_owned());
+    let refused = (409, "wrong-state".to_owned());
+
+    let id = world.put(b"mail", NewJob { delay_s: 60, ..NewJob::default() }, b"x");
+    assert_eq!(set_aside(id), done);
+    let job = world.get(&format!("/jobs/{id}"));
+    assert_eq!((&job["queue"], &job["state"]), (&json!("dead.mail"), &json!("ready")));
+    let dead = &job["dead"];
+    assert_eq!((&dead["cause"], &dead["origin"]), (&json!("operator"), &json!("mail")));
+    assert_eq!(world.get("/queues/dead.mail")["dead"], 1);
+    assert_eq!(set_aside(id), refused, "it is a dead letter already");
+
+    // Without a policy, a letter is buried in its queue.
+    let here = world.put(b"other", NewJob::default(), b"x");
+    assert_eq!(set_aside(here), done);
+    let job = world.get(&format!("/jobs/{here}"));
+    assert_eq!((&job["state"], &job["dead"]["origin"]), (&json!("buried"), &json!(null)));
+
+    let dropped = world.put(b"drops", NewJob::default(), b"x");
+    assert_eq!(set_aside(dropped), refused, "its queue keeps no letters");
+    assert_eq!(world.get(&format!("/jobs/{dropped}"))["queue"], "drops");
+    assert_eq!(world.post("/take", &json!({ "queues": ["drops"] })).status, 200);
+    assert_eq!(set_aside(dropped), (409, "job-leased".to_owned()));
+    assert_eq!(set_aside(99).0, 404);
+
+    // A redrive finds it by its cause.
+    let redriven = |cause: &str| {
+        let only = json!({ "cause": cause });
+        let asked = json!({ "kind": "redrive", "queue": "dead.mail", "only": only });
+        assert_eq!(world.post("/operations", &asked).status, 202);
+    };
+    redriven("expired");
+    world.pass(100);
+    assert_eq!(world.get(&format!("/jobs/{id}"))["queue"], "dead.mail");
+    redriven("operator");
+    world.pass(100);
+    let job = world.get(&format!("/jobs/{id}"));
+    assert_eq!((&job["queue"], &job["dead"]), (&json!("mail"), &json!(null)));
 }

@@ -28,6 +28,7 @@ fn a_job_is_changed_only_in_the_version_that_the_client_saw() {
     let changes = [
         ("POST", format!("{path}/bury"), ""),
         ("POST", format!("{path}/kick"), ""),
+        ("POST", format!("{path}/set_aside"), ""),
         ("POST", format!("{path}/reschedule"), "{\"delay_s\":9}"),
         ("POST", format!("{path}/move"), "{\"to\":\"other\"}"),
         ("DELETE", path.clone(), ""),

@@ -1,6 +1,6 @@
-//! Moves of jobs to other queues, and back from a queue of dead letters.
+//! Moves of jobs to other queues, and to a queue of dead letters and back.
 
-use engine::{ClaimKey, JobId, Millis, MoveRefused, RedriveRefused, Refused};
+use engine::{ClaimKey, JobId, Millis, MoveRefused, RedriveRefused, Refused, SetAsideRefused};
 
 use crate::{Answer, Caller, Position, PutRefusal};
 
@@ -31,6 +31,17 @@ pub enum RedriveRefusal {
     #[error(transparent)]
     Refused(#[from] RedriveRefused),
     /// The server would also refuse to put the job into the queue that it came from.
+    #[error(transparent)]
+    Put(#[from] PutRefusal),
+}
+
+/// Why a job was not set aside. The job is unchanged.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SetAsideRefusal {
+    /// See [`SetAsideRefused`].
+    #[error(transparent)]
+    Refused(#[from] SetAsideRefused),
+    /// The server would also refuse to put the job into the queue of dead letters.
     #[error(transparent)]
     Put(#[from] PutRefusal),
 }
@@ -71,6 +82,27 @@ impl Caller<'_> {
             }
         };
         Answer::new(Err(refusal), after)
+    }
+
+    /// Makes a ready, delayed or buried job a dead letter, as the policy of its queue says. The limits of
+    /// the queue of dead letters do not apply. But an operator's request makes no queue for which the
+    /// server has no room.
+    pub fn set_aside_job(&mut self, id: JobId) -> Answer<Result<(), SetAsideRefusal>> {
+        if let Err(refusal) = self.admit_move(id) {
+            return Answer::at_once(Err(refusal.into()));
+        }
+        let core = &mut *self.core;
+        let target = match core.engine.check_set_aside(id) {
+            Ok(target) => target,
+            Err(refused) => return Answer::new(Err(refused.into()), core.after_id(id)),
+        };
+        if target.is_some_and(|name| !self.shared.admits_queue(core, &name)) {
+            return Answer::at_once(Err(PutRefusal::NoNewQueue.into()));
+        }
+        let done = core.engine.set_aside_job(id, &mut core.effects);
+        core.apply_effects();
+        // A waiting client may have got the letter, and may have finished it.
+        Answer::new(done.map_err(SetAsideRefusal::from), core.after_id(id))
     }
 
     /// Brings a dead letter back to the queue that it came from, or makes a buried job ready. The job

@@ -598,13 +598,14 @@ mod tests {
             DeathCause::Failed(FailureCause::Reported),
             DeathCause::Expired,
             DeathCause::Dropped,
+            DeathCause::Operator,
         ];
         for (number, cause) in (1..).zip(causes) {
             assert_eq!(cause.code(), number);
             let facts = JobFacts { death: Some(Box::new(Death { cause, ..dead() })), ..plain() };
             assert_eq!(round_trip(&facts, None), facts);
         }
-        for unknown in [0, 8, 255] {
+        for unknown in [0, 9, 255] {
             assert_eq!(DeathCause::of_code(unknown), None);
         }
     }

@@ -150,6 +150,7 @@ fn dead_letter(t: &Texts, dead: &DeadLetter) -> Markup {
         DeathCause::Reported => 4,
         DeathCause::Expired => 5,
         DeathCause::Dropped => 6,
+        DeathCause::Operator => 7,
     };
     html! {
         section #dead data-live {
@@ -197,13 +198,20 @@ fn equal(principal: &Principal, job: &Job) -> Equal {
     }
     let delete =
         |equal: Equal| equal.job_command(&["delete", "--id", id]).request("DELETE", path, None);
+    let set_aside = |equal: Equal| {
+        if job.dead.is_some() {
+            return equal;
+        }
+        let equal = equal.command(&["set-aside", "--id", id]);
+        equal.request("POST", &format!("{path}/set_aside"), None)
+    };
     match job.state {
         // Only the worker ends the job over its protocol.
         JobState::Leased => looks.request("DELETE", &format!("{path}?force=true"), None),
-        JobState::Ready => delete(looks),
+        JobState::Ready => delete(set_aside(looks)),
         JobState::Delayed | JobState::Buried => {
             let kick = looks.job_command(&["kick", "--id", id]);
-            delete(kick.request("POST", &format!("{path}/kick"), None))
+            delete(set_aside(kick.request("POST", &format!("{path}/kick"), None)))
         }
     }
 }

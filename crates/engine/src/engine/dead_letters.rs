@@ -1,5 +1,5 @@
-//! Dead letters: jobs that have failed too often, and if the policy says so, jobs that expire or make room.
-//! They are buried in their queue, or move to another queue, with the reason. The server ends them at
+//! Dead letters: jobs that have failed too often, and if the policy says so, jobs that expire or make room,
+//! and jobs that an operator sets aside (`set_aside.rs`). They are buried in their queue, or move to another queue, with the reason. The server ends them at
 //! their last moment, or if there are too many. [`Engine::redrive`] brings them back.
 
 use super::Engine;
@@ -68,7 +68,7 @@ impl DeathCause {
     /// Why the job leaves its queue.
     fn job_end(self) -> JobEnd {
         match self {
-            Self::Failed(_) => JobEnd::Dead,
+            Self::Failed(_) | Self::Operator => JobEnd::Dead,
             Self::Expired => JobEnd::Expired,
             Self::Dropped => JobEnd::Dropped,
         }
@@ -77,7 +77,7 @@ impl DeathCause {
     /// Whether a client requested what made the job a dead letter. If the log had no room, the client
     /// was refused.
     fn is_requested(self) -> bool {
-        self == Self::Failed(FailureCause::Released)
+        matches!(self, Self::Failed(FailureCause::Released) | Self::Operator)
     }
 }
 
@@ -121,10 +121,11 @@ impl Engine {
     }
 
     /// Whether the queue of a dead letter counted it as expired or discarded when it became one. Then its
-    /// end is not another loss. A letter that has failed, or has moved, is new to these counters.
+    /// end is not another loss. Another letter, or one that has moved, is new to these counters.
     fn has_counted_death(&self, slot: JobSlot) -> bool {
-        let has_failed = |death: &Death| matches!(death.cause, DeathCause::Failed(_));
-        self.has_stayed(slot) && !self.jobs[slot].death().is_some_and(has_failed)
+        let is_counted =
+            |death: &Death| matches!(death.cause, DeathCause::Expired | DeathCause::Dropped);
+        self.has_stayed(slot) && self.jobs[slot].death().is_some_and(is_counted)
     }
 
     /// Buries a ready dead letter that was buried before, taken and given back. It stays the letter that
@@ -139,8 +140,9 @@ impl Engine {
         self.add_to_list(slot);
     }
 
-    /// Makes a ready job, or one whose lease has ended, a dead letter, as the policy of its queue says.
-    fn set_aside(
+    /// Makes a job without a lease a dead letter, as the policy of its queue says. It is in a list, or its
+    /// lease has just ended.
+    pub(super) fn set_aside(
         &mut self,
         slot: JobSlot,
         cause: DeathCause,
@@ -168,7 +170,7 @@ impl Engine {
         if let Some(holder) = holder {
             self.end_oldest_dead(holder, dead.jobs_max - 1, effects);
         }
-        if self.jobs[slot].state() == State::Ready {
+        if self.jobs[slot].state() != State::Leased {
             self.remove_from_list(slot);
             // It would expire again when it comes back.
             self.jobs.forget_expiry(slot);
@@ -179,7 +181,9 @@ impl Engine {
         } else {
             self.ensure_extension(queue);
             self.jobs.deal_buried_order(slot);
-            self.change_state(slot, State::Buried);
+            if self.jobs[slot].state() != State::Buried {
+                self.change_state(slot, State::Buried);
+            }
             self.jobs.set_death(slot, death);
             let record = if cause.is_requested() { Record::Update } else { Record::Moved };
             self.note(record, slot, effects);
@@ -189,7 +193,7 @@ impl Engine {
     }
 
     /// The name of the queue that gets the dead letters of a queue. `None`: they stay.
-    fn queue_for_dead(&self, queue: QueueId, target: &DeadTarget) -> Option<Name> {
+    pub(super) fn queue_for_dead(&self, queue: QueueId, target: &DeadTarget) -> Option<Name> {
         let own = self.queues[queue].name();
         if own.is_empty() {
             // An empty origin means that the letter has not moved.

@@ -10,7 +10,7 @@ use crate::ids::{JobId, Millis, QueueId};
 /// Why and when a job became a dead letter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Death {
-    /// When the last attempt failed, or the job could not stay any longer.
+    /// When the last attempt failed, the job could not stay any longer, or the operator set it aside.
     pub died: Millis,
     /// The server ends the job after this moment. `None`: it stays.
     pub until: Option<Millis>,
@@ -36,6 +36,8 @@ pub enum DeathCause {
     /// A queue had no room for it: its own queue dropped it, or it expired and the queue of
     /// `expire_to` was full.
     Dropped,
+    /// An operator set it aside by hand.
+    Operator,
 }
 
 /// How an attempt failed.
@@ -77,6 +79,7 @@ impl DeathCause {
             Self::Failed(how) => how.code(),
             Self::Expired => 6,
             Self::Dropped => 7,
+            Self::Operator => 8,
         }
     }
 
@@ -85,6 +88,7 @@ impl DeathCause {
         match code {
             6 => Some(Self::Expired),
             7 => Some(Self::Dropped),
+            8 => Some(Self::Operator),
             _ => FailureCause::of_code(code).map(Self::Failed),
         }
     }

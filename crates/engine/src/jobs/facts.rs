@@ -15,8 +15,8 @@ pub type Body = triomphe::Arc<[u8]>;
 /// | from \ to | ready | delayed | leased | buried | gone |
 /// |---|---|---|---|---|---|
 /// | (new) | put | put with a delay | | | |
-/// | ready | | | take | expires, makes room | finish |
-/// | delayed | due, kick | | take by id | | finish |
+/// | ready | | | take | expires, makes room, set aside | finish |
+/// | delayed | due, kick | | take by id | set aside | finish |
 /// | leased | give back, ttr over, session ends | delayed give back, retry | | bury, give up | finish by its holder |
 /// | buried | kick | | take by id | | finish |
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
@@ -37,7 +37,8 @@ impl State {
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Ready => matches!(next, Self::Leased | Self::Buried),
-            Self::Delayed | Self::Buried => matches!(next, Self::Ready | Self::Leased),
+            Self::Delayed => matches!(next, Self::Ready | Self::Leased | Self::Buried),
+            Self::Buried => matches!(next, Self::Ready | Self::Leased),
             Self::Leased => next != Self::Leased,
         }
     }

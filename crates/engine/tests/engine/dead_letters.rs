@@ -10,7 +10,7 @@ use crate::apply::Follower;
 use crate::world::{START, World, grab, take_job};
 
 /// A world in which the first failure makes a job a dead letter. A follower gets all records.
-fn world(more: impl IntoIterator<Item = Setting>) -> World {
+pub(crate) fn world(more: impl IntoIterator<Item = Setting>) -> World {
     let mut settings = vec![Setting::Retries(true), Setting::RetryLimit(0)];
     settings.extend(more);
     let mut world = World::new();
@@ -21,17 +21,17 @@ fn world(more: impl IntoIterator<Item = Setting>) -> World {
     world
 }
 
-fn to(name: &str) -> Setting {
+pub(crate) fn to(name: &str) -> Setting {
     Setting::DeadQueue(DeadTarget::Queue(name.as_bytes().into()))
 }
 
-fn queue_of(world: &World, id: JobId) -> String {
+pub(crate) fn queue_of(world: &World, id: JobId) -> String {
     let status = world.engine.job_status(id).expect("it exists");
     String::from_utf8_lossy(world.engine.queue_name(status.queue)).into_owned()
 }
 
 /// Why a job is a dead letter. The follower must have the same.
-fn death(world: &World, id: JobId) -> Option<Death> {
+pub(crate) fn death(world: &World, id: JobId) -> Option<Death> {
     let facts = |engine: &lineshaft_engine::Engine| engine.job_status(id).expect("it exists").facts;
     let follower = &world.follower.as_ref().expect("it follows").engine;
     assert_eq!(facts(follower).death, facts(&world.engine).death);
@@ -263,7 +263,7 @@ fn a_queue_that_cannot_store_letters_is_not_used() {
 }
 
 /// The cause of a dead letter, its failures and the queue that it came from.
-fn cause(world: &World, id: JobId) -> Option<(DeathCause, u32, String)> {
+pub(crate) fn cause(world: &World, id: JobId) -> Option<(DeathCause, u32, String)> {
     let death = death(world, id)?;
     Some((death.cause, death.attempts, String::from_utf8_lossy(&death.origin).into_owned()))
 }

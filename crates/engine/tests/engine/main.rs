@@ -26,6 +26,7 @@ mod room;
 mod routes;
 mod same_as;
 mod semantics;
+mod set_aside;
 mod spans;
 mod unique;
 mod wall;

@@ -334,6 +334,8 @@ impl Crowd {
                 let id = JobId(self.world.engine.next_number().saturating_sub(1 + number / 2));
                 if step.act == 29 {
                     let _ = self.world.act(|engine, fx| engine.kick_job(id, fx));
+                } else if step.act == 30 {
+                    let _ = self.world.act(|engine, fx| engine.set_aside_job(id, fx));
                 } else {
                     let _ = self.world.act(|engine, fx| engine.move_job(id, queue, fx));
                 }

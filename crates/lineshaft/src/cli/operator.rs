@@ -343,6 +343,8 @@ pub(crate) enum Cause {
     Expired,
     /// A queue had no room for it: see the policy `dead.dropped`
     Dropped,
+    /// An operator set it aside: see `lineshaft set-aside`
+    Operator,
 }
 
 impl From<Cause> for DeathCause {
@@ -355,8 +357,32 @@ impl From<Cause> for DeathCause {
             Cause::Reported => Self::Reported,
             Cause::Expired => Self::Expired,
             Cause::Dropped => Self::Dropped,
+            Cause::Operator => Self::Operator,
         }
     }
+}
+
+const SET_ASIDE_EXAMPLES: &str = "\
+Examples:
+  lineshaft set-aside --id 42                       the job with this id, any queue
+  lineshaft redrive dead.mail --cause operator      such jobs go back
+
+The policy `dead` of its queue says where a dead letter goes. By default, it is
+buried in its queue. Jobs that workers hold are not set aside.
+The exit code is 1 if the job stays as it is.";
+
+/// Make a waiting job a dead letter, as if it had failed too often
+#[derive(Debug, Args)]
+#[command(after_help = SET_ASIDE_EXAMPLES)]
+pub(crate) struct SetAsideArguments {
+    /// This job
+    #[arg(long)]
+    pub id: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
 }
 
 const CLEAR_EXAMPLES: &str = "\

@@ -17,7 +17,7 @@ pub(super) enum Unserved {
 }
 
 impl Model {
-    /// Makes a job that has failed too often a dead letter. Returns the record of this change.
+    /// Makes a job that has failed too often, or that an operator sets aside, a dead letter. Returns the record of this change.
     pub(super) fn give_up(
         &mut self,
         id: u64,
@@ -50,7 +50,8 @@ impl Model {
             worker: worker.map(|place| place.to_string().into_bytes()).unwrap_or_default().into(),
             error: error.into(),
         };
-        let is_requested = cause == DeathCause::Failed(FailureCause::Released);
+        let is_requested =
+            matches!(cause, DeathCause::Failed(FailureCause::Released) | DeathCause::Operator);
         let record = if is_requested { Record::Update } else { Record::Moved };
         let target = dead.target.queue_for(queue.as_bytes()).map(|name| text(&name));
         let target = target.filter(|name| {
@@ -82,7 +83,9 @@ impl Model {
             (job.state, job.death) = (State::Buried { order }, Some(death));
             if !has_failed {
                 job.expires = None;
-                self.set_aside.push(id);
+                if !is_requested {
+                    self.set_aside.push(id);
+                }
                 self.left_strict(&queue);
             }
             self.record(id, record);

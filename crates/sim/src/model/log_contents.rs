@@ -127,7 +127,7 @@ impl StoredJob {
         }
         let is_new = |death: &&Death| death.died.0 == now && self.death.as_ref() != Some(*death);
         let death = found.death.as_ref().filter(is_new);
-        death.is_some_and(|death| !matches!(death.cause, DeathCause::Failed(_)))
+        death.is_some_and(|death| matches!(death.cause, DeathCause::Expired | DeathCause::Dropped))
     }
 
     /// The last moment of a dead letter, if it has one.
