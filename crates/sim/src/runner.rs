@@ -170,6 +170,7 @@ impl Summary {
             memory_refusals,
             judged,
             moves,
+            set_asides,
             redrives,
             replication,
             hash,
@@ -206,6 +207,7 @@ impl Summary {
         self.memory_refusals += memory_refusals;
         self.judged.add(judged);
         self.moves += moves;
+        self.set_asides += set_asides;
         self.redrives += redrives;
         self.replication.add(replication);
         self.hash ^= hash;

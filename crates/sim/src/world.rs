@@ -132,6 +132,8 @@ pub struct Summary {
     pub judged: Judgements,
     /// Jobs that operators moved to other queues.
     pub moves: u64,
+    /// Jobs that operators set aside.
+    pub set_asides: u64,
     /// Dead letters and buried jobs that an operator brought back.
     pub redrives: u64,
     /// What happened in the clusters.

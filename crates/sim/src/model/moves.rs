@@ -1,12 +1,17 @@
-//! Moves of jobs to other queues, and back from a queue of dead letters, at the request of an
+//! Moves of jobs to other queues, and to a queue of dead letters and back, at the request of an
 //! operator.
 
-use broker::{MoveRefusal, PutRefusal, RedriveRefusal, RedriveRefused};
+use broker::policy::DeadTarget;
+use broker::{
+    DeathCause, MoveRefusal, PutRefusal, RedriveRefusal, RedriveRefused, SetAsideRefusal,
+    SetAsideRefused,
+};
 
+use super::outcome::News;
 use super::policies::text;
 use super::record::Record;
 use super::routes::Refused;
-use super::{Model, Need, State};
+use super::{JobKind, Model, Need, State};
 
 impl Model {
     /// Moves a job, as the server did or refused to do. Returns the record that the reply depends on.
@@ -62,6 +67,46 @@ impl Model {
             job.state = State::Ready;
         }
         self.reroute(id, &to, Record::Update);
+        Ok(())
+    }
+
+    /// Sets a job aside, as the server did or refused to do. Returns the record that the reply depends
+    /// on.
+    pub(crate) fn set_aside_job(
+        &mut self,
+        id: u64,
+        seen: Result<(), SetAsideRefusal>,
+    ) -> Result<Need, String> {
+        if seen == Err(PutRefusal::LogFull.into()) && self.may_refuse {
+            self.refusals += 1;
+            return Ok(0);
+        }
+        let expected = self.try_to_set_aside(id);
+        if expected != seen {
+            return Err(format!("job {id} is set aside: {seen:?}, not {expected:?}"));
+        }
+        Ok(if expected.is_ok() { self.denial(id) } else { 0 })
+    }
+
+    fn try_to_set_aside(&mut self, id: u64) -> Result<(), SetAsideRefusal> {
+        if self.writes_blocked() {
+            return Err(PutRefusal::WritesBlocked.into());
+        }
+        let job = self.jobs.get(&id).ok_or(SetAsideRefused::NotFound)?;
+        let dead = &self.queues[&job.queue].policy.dead;
+        let refused = match job.state {
+            State::Leased(_) => Some(SetAsideRefused::Leased),
+            _ if job.death.is_some() => Some(SetAsideRefused::DeadAlready),
+            _ if job.kind == JobKind::Watched => Some(SetAsideRefused::Awaited),
+            _ if dead.target == DeadTarget::Drop || dead.jobs_max == 0 => {
+                Some(SetAsideRefused::NotKept)
+            }
+            _ => None,
+        };
+        if let Some(refused) = refused {
+            return Err(refused.into());
+        }
+        self.give_up(id, &News::Fail, DeathCause::Operator, None);
         Ok(())
     }
 

@@ -451,6 +451,14 @@ impl Oracle {
         self.jobs.moved(id, queue, now);
     }
 
+    /// Notes that an operator made a job a dead letter. It can be in another queue now.
+    pub(crate) fn set_aside(&mut self, id: u64, now: u64) {
+        self.note_waits(now);
+        self.items.uniques.give_up();
+        self.items.gates.moved(id);
+        self.jobs.doubt(id);
+    }
+
     /// Notes that an operator brought a dead letter or a buried job back.
     pub(crate) fn redriven(&mut self, id: u64, now: u64) {
         self.note_waits(now);

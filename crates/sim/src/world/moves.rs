@@ -1,4 +1,4 @@
-//! An operator moves jobs to other queues, and brings dead letters back.
+//! An operator moves jobs to other queues, sets jobs aside, and brings dead letters back.
 
 use broker::{Answer, JobId, Position};
 
@@ -9,7 +9,7 @@ use crate::Checked;
 const QUEUES: [&str; 6] = ["a", "b-2", "(c)", "default", "a+x", "moved"];
 
 impl World {
-    /// Moves a random job to a random queue, or brings it back if it is a dead letter.
+    /// Moves a random job to a random queue, or makes it a dead letter, or brings it back if it is one.
     pub(crate) fn move_a_job(&mut self) -> Checked {
         let Some(session) = self.links.iter().find(|link| link.is_open).map(|link| link.id) else {
             return Ok(());
@@ -44,6 +44,19 @@ impl World {
                 if value.is_ok() {
                     world.summary.redrives += 1;
                     world.oracle.redriven(id.0, world.now);
+                }
+                return Ok(());
+            }
+            if (picked >> 32).is_multiple_of(4) {
+                let Answer { value, after } = turn.caller(session).set_aside_job(id);
+                world.trace.note(format_args!("job {id} is set aside: {value:?}"));
+                if world.is_modelled() {
+                    let need = world.model.set_aside_job(id.0, value)?;
+                    world.unreleased_moves.push((after, need));
+                }
+                if value.is_ok() {
+                    world.summary.set_asides += 1;
+                    world.oracle.set_aside(id.0, world.now);
                 }
                 return Ok(());
             }
