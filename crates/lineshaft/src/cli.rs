@@ -24,7 +24,8 @@ pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportS
 pub(crate) use operator::{
     ApiArguments, ClearArguments, ConnectionsArguments, ConsoleArguments, CronArguments,
     DoctorArguments, DrainArguments, HistoryArguments, JobsArguments, MoveArguments, PingArguments,
-    RedriveArguments, ReloadArguments, SessionsArguments, StatusArguments, WhyArguments,
+    RedriveArguments, ReloadArguments, SessionsArguments, SetAsideArguments, StatusArguments,
+    WhyArguments,
 };
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
@@ -104,6 +105,7 @@ pub(crate) enum Command {
     Cron(CronArguments),
     Move(MoveArguments),
     Redrive(RedriveArguments),
+    SetAside(SetAsideArguments),
     Clear(ClearArguments),
     Why(WhyArguments),
     Drain(DrainArguments),

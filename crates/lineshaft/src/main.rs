@@ -89,6 +89,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Complete { prefix, .. }) => Ok(commands::complete::queues(&prefix)),
         Some(Command::Move(arguments)) => commands::operator::move_jobs(&arguments),
         Some(Command::Redrive(arguments)) => commands::operator::redrive(&arguments),
+        Some(Command::SetAside(arguments)) => commands::operator::set_aside(&arguments),
         Some(Command::Clear(arguments)) => commands::operator::clear(&arguments),
         Some(Command::Cron(arguments)) => commands::operator::cron(&arguments),
         Some(Command::Why(arguments)) => commands::operator::why(&arguments),

@@ -10,6 +10,7 @@ mod operation;
 mod ping;
 mod reload;
 mod sessions;
+mod set_aside;
 mod status;
 mod why;
 
@@ -23,6 +24,7 @@ pub(crate) use operation::{clear, move_jobs, redrive, run as run_operation};
 pub(crate) use ping::run as ping;
 pub(crate) use reload::run as reload;
 pub(crate) use sessions::run as sessions;
+pub(crate) use set_aside::run as set_aside;
 pub(crate) use status::run as status;
 pub(crate) use why::run as why;
 

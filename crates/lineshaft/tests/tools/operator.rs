@@ -521,3 +521,35 @@ fn a_redrive_says_why_a_letter_stays() {
     client.expect(&format!("delete {other}"), "DELETED").unwrap();
     assert_eq!(redrive(&[]).stdout, "1 job of mail made ready\n");
 }
+
+#[test]
+fn a_job_that_is_set_aside_stays_a_letter_over_a_restart_until_a_redrive() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("lineshaft.toml");
+    std::fs::write(&config, "[[policy]]\nmatch = \"mail\"\ndead.queue = \"dead.{name}\"\n")
+        .unwrap();
+    let folder = data.path().to_str().unwrap();
+    let arguments = ["--data", folder, "--config", config.to_str().unwrap()];
+    let socket = format!("unix:{folder}/api");
+    let run = |words: &[&str]| Tool::start("", &[words, &["--http", &socket]].concat()).wait();
+    let start =
+        || Program::serve_on(&["beanstalk", "http"], LINESHAFT, &arguments).start().unwrap();
+    let server = start();
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    let id = client.put(0, 3600, 60, b"x").unwrap().to_string();
+    let set_aside = ["set-aside", "--id", &id];
+    assert_eq!(run(&set_aside).stdout, format!("job {id} is a dead letter\n"));
+    drop((client, server));
+
+    let server = start();
+    let again = run(&set_aside);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert!(again.stderr.contains("is a dead letter already"), "{again:?}");
+    let letters = run(&["jobs", "dead.mail", "--json"]);
+    assert!(letters.stdout.contains("\"cause\":\"operator\""), "{letters:?}");
+    let redrive = |cause: &str| run(&["redrive", "dead.mail", "--cause", cause]);
+    assert_eq!(redrive("expired").stdout, "0 jobs of dead.mail made ready\n");
+    assert_eq!(redrive("operator").stdout, "1 job of dead.mail made ready\n");
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    client.expect(&format!("delete {id}"), "DELETED").unwrap();
+}
