@@ -59,6 +59,16 @@ fn an_operator_kicks_pauses_and_deletes() {
     world.go("/queues/mail");
     assert_eq!((count("ready"), count("buried")), ("4".to_owned(), "0".to_owned()));
 
+    // One job becomes a dead letter, and comes back.
+    world.go("/jobs/2");
+    page.click("form[action$='/jobs/2/set-aside'] button");
+    page.wait_for_text(".done", "dead letter");
+    page.wait_for_text("#dead", "an operator set it aside");
+    assert_eq!(page.count("form[action$='/set-aside']"), 0);
+    page.click("form[action$='/jobs/2/redrive'] button");
+    page.wait_for_address("/operations");
+    page.wait_for_text("#operations tbody tr:first-child", "done");
+
     // A job that a worker has ends only if the operator says so.
     assert_eq!(worker.ask("reserve"), "RESERVED 1 5");
     assert_eq!(worker.line(), "hello");
