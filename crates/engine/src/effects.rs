@@ -40,9 +40,9 @@ pub enum Record {
         from: QueueId,
         /// The `sync` setting of this queue.
         sync: Option<QueueSync>,
-        /// True if a client requested the move, also to a queue of dead letters. If not, the job expired, made room or has failed
-        /// too often, and the policy of its queue names another queue for it. Then, if the log has
-        /// no room for all facts of the job, the log can store only the counters of the job.
+        /// True if a client requested the move, also to a queue of dead letters. If not, the job
+        /// expired, made room or has failed too often, and the policy of its queue names another queue for it. Then, if
+        /// the log has no room for all facts of the job, the log can store only the counters of the job.
         is_requested: bool,
     },
     /// Only a job's counters changed, because the job was taken or timed out. No client waits until

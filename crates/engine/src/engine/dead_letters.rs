@@ -1,6 +1,7 @@
 //! Dead letters: jobs that have failed too often, and if the policy says so, jobs that expire or make room,
-//! and jobs that an operator sets aside (`set_aside.rs`). They are buried in their queue, or move to another queue, with the reason. The server ends them at
-//! their last moment, or if there are too many. [`Engine::redrive`] brings them back.
+//! and jobs that an operator sets aside (`set_aside.rs`). They are buried in their queue, or move to
+//! another queue, with the reason. The server ends them at their last moment, or if there are too many.
+//! [`Engine::redrive`] brings them back.
 
 use super::Engine;
 use super::attempts::{Failure, LastWords};

@@ -17,7 +17,8 @@ pub(super) enum Unserved {
 }
 
 impl Model {
-    /// Makes a job that has failed too often, or that an operator sets aside, a dead letter. Returns the record of this change.
+    /// Makes a job that has failed too often, or that an operator sets aside, a dead letter.
+    /// Returns the record of this change.
     pub(super) fn give_up(
         &mut self,
         id: u64,
