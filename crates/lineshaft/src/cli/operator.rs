@@ -364,8 +364,8 @@ impl From<Cause> for DeathCause {
 
 const SET_ASIDE_EXAMPLES: &str = "\
 Examples:
-  lineshaft set-aside --id 42                       the job with this id, any queue
-  lineshaft redrive dead.mail --cause operator      such jobs go back
+  lineshaft set-aside --id 42                     the job with this id
+  lineshaft redrive dead.mail --cause operator    such jobs go back
 
 The policy `dead` of its queue says where a dead letter goes. By default, it is
 buried in its queue. Jobs that workers hold are not set aside.
