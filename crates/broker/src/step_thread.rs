@@ -23,8 +23,10 @@ pub(crate) enum Step {
     /// The step did a slice of work. The thread now sleeps as long as the step took, so that other
     /// threads get the lock and the processor.
     Worked,
-    /// The step did a slice of work, and space or memory is short. The thread does not sleep,
-    /// because clients may wait for what the work frees.
+    /// The step did a slice of work, and space or memory is short. The thread sleeps for an eighth
+    /// of the step's time only, because clients may wait for what the work frees. It must sleep: on
+    /// a machine with few processors, the kernel lets a thread that was asleep run before one that
+    /// never sleeps.
     WorkedInHaste,
 }
 
@@ -45,7 +47,7 @@ impl StepThread {
                         None => return,
                         Some(Step::Idle) => break,
                         Some(Step::Worked) => std::thread::sleep(began.elapsed().min(PAUSE)),
-                        Some(Step::WorkedInHaste) => {}
+                        Some(Step::WorkedInHaste) => std::thread::sleep(began.elapsed() / 8),
                     }
                 }
             }
