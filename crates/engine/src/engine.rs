@@ -199,6 +199,13 @@ impl Engine {
         self.meter.count(units);
     }
 
+    /// Makes slices and requests that begin from now on *short*, or as long as usual again. A short
+    /// one has a [`crate::limits::SHORT_SLICE_SHARE`]th of the units. So other sessions wait less,
+    /// but a long request needs more slices.
+    pub fn use_short_slices(&mut self, are_short: bool) {
+        self.meter.use_short_slices(are_short);
+    }
+
     /// Begins a slice of work: see [`Engine::slice_is_spent`].
     pub fn begin_slice(&mut self) {
         self.meter.begin_slice();

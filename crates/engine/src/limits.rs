@@ -18,6 +18,10 @@ impl Default for Limits {
     }
 }
 
+/// A short slice has this fraction of the units of another one: see
+/// [`crate::Engine::use_short_slices`].
+pub const SHORT_SLICE_SHARE: u32 = 3;
+
 /// Maximum length of a queue's name in bytes. Gearman's packets cannot hold a longer name. Each
 /// dialect also checks a shorter limit of its own.
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;

@@ -15,6 +15,8 @@
 
 use std::cell::Cell;
 
+use crate::limits::SHORT_SLICE_SHARE;
+
 /// The maximum cost of a job's change of state, in units. There is one exception: if the session
 /// that gets the job waits in many queues, the change can cost more.
 const JOB_UNITS: u32 = 4;
@@ -31,7 +33,10 @@ pub(crate) struct Meter {
     slice_end: u64,
     /// The current request stops when `done` reaches this value.
     request_end: u64,
+    /// Units of a slice that begins now.
     slice_units: u32,
+    /// Units of a slice that is not short.
+    full_slice_units: u32,
     /// Units of the longest slice that has ended.
     longest: u64,
 }
@@ -45,6 +50,7 @@ impl Meter {
             slice_end: end,
             request_end: end,
             slice_units,
+            full_slice_units: slice_units,
             longest: 0,
         }
     }
@@ -52,6 +58,12 @@ impl Meter {
     /// Counts this many units of work, before or after the work itself.
     pub(crate) fn count(&self, units: usize) {
         self.done.set(self.done.get() + units as u64);
+    }
+
+    /// Sets the length of slices and requests that begin after this call.
+    pub(crate) fn use_short_slices(&mut self, are_short: bool) {
+        let share = if are_short { SHORT_SLICE_SHARE } else { 1 };
+        self.slice_units = (self.full_slice_units / share).max(1);
     }
 
     /// Ends the current slice and begins a new slice.

@@ -90,6 +90,11 @@ impl Turn<'_> {
         for_upkeep.max(for_reclaim) * threads
     }
 
+    /// Makes slices short, or as long as usual: see [`engine::Engine::use_short_slices`].
+    pub fn use_short_slices(&mut self, are_short: bool) {
+        self.core.engine.use_short_slices(are_short);
+    }
+
     /// Begins a slice of work; see [`Turn::slice_is_spent`].
     pub fn begin_slice(&mut self) {
         self.core.engine.begin_slice();

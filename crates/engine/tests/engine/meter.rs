@@ -471,3 +471,20 @@ fn waiters_of_a_removed_queue_are_notified_in_slices() {
     assert_eq!(events.iter().filter(|(_, what)| what == "none came").count(), 5000);
     assert!(events.iter().all(|(session, _)| *session != late), "it came after the removal began");
 }
+
+#[test]
+fn a_short_slice_ends_a_long_request_sooner() {
+    let mut world = World::new();
+    let delayed = NewJob { delay_s: 100, ..NewJob::default() };
+    let short = SLICE / u64::from(limits::SHORT_SLICE_SHARE);
+    for (are_short, slice) in [(true, short), (false, SLICE)] {
+        let client = world.open();
+        world.put_many(client, b"q", 3 * SLICE as usize, delayed);
+        world.engine.use_short_slices(are_short);
+        let cost = world.cost(|engine, fx| {
+            assert_eq!(engine.kick(client, u64::MAX, fx), Kick::Waiting);
+        });
+        assert!((slice / 4..=slice + FEW).contains(&cost), "{cost} units, short: {are_short}");
+        while world.act(Engine::advance) {}
+    }
+}

@@ -25,10 +25,6 @@ use crate::threads::turn_time::TurnTime;
 /// requests with large replies could fill the memory.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
-/// The dialect gets its input in pieces of this size. Between two pieces, the connection checks its
-/// unsent bytes and the time of the turn.
-pub(crate) const PIECE_BYTES: usize = 4 * 1024;
-
 /// Limit of pending bytes if the session waits and the client has closed its sending side. In this
 /// case, the server reads the socket to the end, to distinguish a half-close from a broken
 /// connection. By default, the kernel buffers fewer bytes than this limit.
@@ -119,6 +115,9 @@ pub(crate) struct Connection {
     pub(crate) heard_at: u64,
     /// When the connection was opened, in milliseconds of the clock.
     pub(crate) opened_at: u64,
+    /// The client counts as busy until this time, in milliseconds of the clock: see
+    /// `IoThread::look_at_inputs`.
+    pub(crate) busy_until: u64,
     /// Bytes from the client.
     pub(crate) received_bytes: u64,
     /// Bytes of replies that were sent.
@@ -185,6 +184,7 @@ impl Connection {
             was_behind_by: None,
             heard_at: 0,
             opened_at: 0,
+            busy_until: 0,
             received_bytes: 0,
             sent_bytes: 0,
             asked_at: None,
@@ -395,6 +395,11 @@ impl Connection {
         }
     }
 
+    /// Whether the dialect stopped in the middle of a long request.
+    pub(crate) fn is_mid_work(&self) -> bool {
+        self.unfinished
+    }
+
     /// Whether there are held-back commands that can continue, because enough replies were sent.
     pub(crate) fn has_work(&self) -> bool {
         self.held_back
@@ -458,13 +463,13 @@ impl Connection {
         }
     }
 
-    /// Passes bytes to the dialect in pieces, and returns how many bytes the dialect used. Holds
-    /// back the unused bytes if too many replies are unsent, a slice is spent, or the turn has
-    /// lasted too long.
+    /// Passes bytes to the dialect in pieces, and returns how many bytes the dialect used. Between
+    /// two pieces, checks the unsent bytes and the time of the turn. Holds back the unused bytes if
+    /// too many replies are unsent, a slice is spent, or the turn has lasted too long.
     fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
         // After the end of input, the dialect discards an incomplete command. A piece could end
         // inside a complete command. So pass all bytes at once.
-        let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
+        let mut piece = if self.end_told { bytes.len() } else { time.piece_bytes() };
         let (mut used, mut is_first) = (0, true);
         while (used < bytes.len() || self.unfinished) && !self.dialect.finished() {
             if self.outbox.len() > OUTBOX_BYTES_MAX || (!is_first && time.is_over()) {

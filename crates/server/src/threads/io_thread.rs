@@ -120,8 +120,11 @@ pub(crate) struct IoThread {
     /// Bytes that were read: the place of the connection, and the part of the buffer with the
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
-    /// The number of short inputs that this round has read.
-    short_inputs: usize,
+    /// Until this time, in milliseconds of the clock, quiet clients probably send requests: see
+    /// [`IoThread::is_beside_quiet`].
+    quiet_until: u64,
+    /// Until this time, in milliseconds of the clock, there is probably much work.
+    busy_until: u64,
     events: VecDeque<(SessionId, Answer<Event>)>,
     /// Connections with held-back commands. These commands wait because other connections come
     /// first, or until replies are sent.
@@ -172,7 +175,8 @@ impl IoThread {
             handshakes: VecDeque::new(),
             opening: Vec::new(),
             batch: Vec::new(),
-            short_inputs: 0,
+            quiet_until: 0,
+            busy_until: 0,
             events: VecDeque::new(),
             resumed: Vec::new(),
             leaving: Vec::new(),
@@ -264,14 +268,20 @@ impl IoThread {
         self.housekeep();
         self.inbox.take_events(&mut self.events);
         let held_back = self.resumed.len();
+        if self.is_beside_quiet() {
+            // The log has released replies. If they waited for the next turn, they could wait for
+            // all its time.
+            self.send_short();
+        }
         self.read();
         let long_inputs_wait = self.let_short_inputs_first();
         self.take_turn_if_wanted();
-        self.send();
+        self.send_short();
         let held_back = if long_inputs_wait { self.resumed.len() } else { held_back };
         if self.can_continue(held_back) {
             self.continue_work(if self.congested { 0 } else { held_back });
         }
+        self.send_bulky();
         self.enforce_limits();
         let rest = mem::take(&mut self.rest);
         if !rest.is_zero() {
@@ -297,7 +307,7 @@ impl IoThread {
         self.await_release();
         self.let_committer_work();
         self.take_turn(Feed::HeldBack(connections));
-        self.send();
+        self.send_short();
         self.backlogged = self.shared.broker.has_backlog();
     }
 

@@ -3,38 +3,54 @@
 use std::time::{Duration, Instant};
 
 /// After this time, a turn begins no further commands, because all other threads wait for the end
-/// of the turn. The turn checks the clock only between two slices of work. A slice takes about as
-/// long as this limit. So a turn can last about twice this time.
+/// of the turn. The turn checks the clock only between two slices of work. A slice takes at most
+/// about half of this time.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
+
+/// The same limit while quiet clients send requests: see `IoThread::is_beside_quiet`. Their next
+/// requests wait for the end of the turn.
+const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
 
 /// The time limit of a turn that continues held-back requests. It is shorter than
 /// [`TURN_TIME_MAX`], because a held-back request has already had a slice of work. So this turn
 /// should delay clients with small requests less than other turns.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
-/// The same time limit in a round that has also served short inputs. Their clients probably send
-/// the next request soon, and it waits for the end of this turn.
-const LATER_TURN_TIME_MAX_BESIDE_SHORT: Duration = Duration::from_micros(100);
+/// The same limit while quiet clients send requests.
+const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(80);
+
+/// A dialect gets its input in pieces of this size. Between two pieces, a turn checks the clock.
+const PIECE_BYTES: usize = 4 * 1024;
+
+/// The size of a piece while quiet clients send requests. A piece of [`PIECE_BYTES`] can hold 300
+/// short commands, which take about 100 microseconds.
+const PIECE_BYTES_BESIDE_QUIET: usize = 1024;
 
 /// When a turn began, and how long it can last.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct TurnTime {
     began_at: Instant,
     most: Duration,
+    piece_bytes: usize,
 }
 
 impl TurnTime {
-    /// Starts the clock of a turn.
-    pub(crate) fn begin() -> TurnTime {
-        TurnTime { began_at: Instant::now(), most: TURN_TIME_MAX }
+    /// Starts the clock of a turn. `beside_quiet`: whether quiet clients send requests.
+    pub(crate) fn begin(beside_quiet: bool) -> TurnTime {
+        let most = if beside_quiet { TURN_TIME_MAX_BESIDE_QUIET } else { TURN_TIME_MAX };
+        TurnTime::limited(most, beside_quiet)
     }
 
-    /// Starts the clock of a turn that continues held-back requests. `beside_short`: whether the
-    /// round has also served short inputs.
-    pub(crate) fn begin_later(beside_short: bool) -> TurnTime {
+    /// Starts the clock of a turn that continues held-back requests.
+    pub(crate) fn begin_later(beside_quiet: bool) -> TurnTime {
         let most =
-            if beside_short { LATER_TURN_TIME_MAX_BESIDE_SHORT } else { LATER_TURN_TIME_MAX };
-        TurnTime { began_at: Instant::now(), most }
+            if beside_quiet { LATER_TURN_TIME_MAX_BESIDE_QUIET } else { LATER_TURN_TIME_MAX };
+        TurnTime::limited(most, beside_quiet)
+    }
+
+    fn limited(most: Duration, beside_quiet: bool) -> TurnTime {
+        let piece_bytes = if beside_quiet { PIECE_BYTES_BESIDE_QUIET } else { PIECE_BYTES };
+        TurnTime { began_at: Instant::now(), most, piece_bytes }
     }
 
     /// When the turn began.
@@ -52,11 +68,16 @@ impl TurnTime {
         self.began_at.elapsed() >= self.most
     }
 
+    /// The number of bytes that a dialect gets before the next look at the clock.
+    pub(crate) fn piece_bytes(self) -> usize {
+        self.piece_bytes
+    }
+
     /// A turn that has already reached its time limit.
     #[cfg(test)]
     pub(crate) fn over() -> TurnTime {
         let began_at = Instant::now().checked_sub(TURN_TIME_MAX);
         let began_at = began_at.expect("the machine runs for longer than a turn");
-        TurnTime { began_at, most: TURN_TIME_MAX }
+        TurnTime { began_at, ..TurnTime::begin(false) }
     }
 }

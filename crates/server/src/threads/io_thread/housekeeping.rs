@@ -127,7 +127,7 @@ impl IoThread {
         // If a session's event is already in the inbox, the session gets this event first.
         self.inbox.take_events(&mut self.events);
         loop {
-            self.deliver_events(&mut turn, TurnTime::begin());
+            self.deliver_events(&mut turn, TurnTime::begin(false));
             turn.take_events(self.mailbox, &mut self.events);
             if self.events.is_empty() {
                 break;

@@ -20,6 +20,8 @@ const BULKY_PIECE_BYTES: usize = 128 * 1024;
 /// After this many bytes in such pieces, a round sends no further piece. The limit exists because
 /// the kernel copies each byte, which takes about 0.3 ms per MiB.
 const BULKY_ROUND_BYTES: usize = 1024 * 1024;
+/// The same limit while quiet clients send requests.
+const BULKY_ROUND_BYTES_BESIDE_QUIET: usize = 256 * 1024;
 
 impl IoThread {
     /// Finds connections with replies that the log has released, and adds them to `touched`.
@@ -54,11 +56,15 @@ impl IoThread {
         !self.silent && (!self.touched.is_empty() || !self.bulky.is_empty())
     }
 
-    /// Sends released replies. A connection with few unsent bytes needs only one write. Connections
-    /// with many unsent bytes come last, and take turns.
+    /// Sends released replies.
     pub(super) fn send(&mut self) {
-        self.silent = !self.may_answer();
-        if self.silent {
+        self.send_short();
+        self.send_bulky();
+    }
+
+    /// Sends released replies to connections with few unsent bytes, which need only one write.
+    pub(super) fn send_short(&mut self) {
+        if self.must_be_silent() {
             return;
         }
         let released = self.shared.broker.released();
@@ -75,16 +81,33 @@ impl IoThread {
             }
         }
         self.touched = touched;
+    }
+
+    /// Sends pieces of released replies to connections with many unsent bytes, which take turns.
+    pub(super) fn send_bulky(&mut self) {
+        if self.bulky.is_empty() || self.must_be_silent() {
+            return;
+        }
+        let released = self.shared.broker.released();
+        self.note_much_work();
+        let bytes_max =
+            if self.is_beside_quiet() { BULKY_ROUND_BYTES_BESIDE_QUIET } else { BULKY_ROUND_BYTES };
         let mut bytes = 0;
         for _ in 0..self.bulky.len() {
             let Some(place) = self.bulky.pop_front() else { break };
             let Some(connection) = self.connections.get(place) else { continue };
             connection.in_bulky = false;
             bytes += self.send_to(place, released);
-            if bytes >= BULKY_ROUND_BYTES {
+            if bytes >= bytes_max {
                 break;
             }
         }
+    }
+
+    /// Updates `silent`.
+    fn must_be_silent(&mut self) -> bool {
+        self.silent = !self.may_answer();
+        self.silent
     }
 
     /// Sends released replies to one connection, up to the size of a piece. Returns the number of

@@ -9,7 +9,6 @@ use std::time::Duration;
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
-use crate::net::connection::PIECE_BYTES;
 use crate::threads::turn_time::TurnTime;
 
 /// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
@@ -17,6 +16,14 @@ const REST_MAX: Duration = Duration::from_millis(4);
 
 /// An input of at most this size is *short*. It rarely has more than a few commands.
 const SHORT_INPUT_BYTES: usize = 1024;
+
+/// How long a client counts as busy after a long input, in milliseconds. A client that sends many
+/// commands at once also sends short inputs: the ends of its bursts.
+const BUSY_MS: u64 = 1000;
+
+/// How long the thread expects the next request of a quiet client, or more work for busy ones, in
+/// milliseconds.
+const EXPECTED_MS: u64 = 100;
 
 /// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
@@ -49,10 +56,12 @@ impl IoThread {
             self.inbox.clear_alarm();
         }
         let mut turn = broker.turn(self.shared.clock.now());
+        let beside_quiet = self.is_beside_quiet();
         let time = match feed {
-            Feed::Read => TurnTime::begin(),
-            Feed::HeldBack(_) => TurnTime::begin_later(self.short_inputs > 0),
+            Feed::Read => TurnTime::begin(beside_quiet),
+            Feed::HeldBack(_) => TurnTime::begin_later(beside_quiet),
         };
+        turn.use_short_slices(beside_quiet);
         if is_alarm_due {
             turn.set_alarm_again();
         }
@@ -73,6 +82,10 @@ impl IoThread {
         self.deliver_own_events(&mut turn, time);
         let rests = turn.rests();
         drop(turn);
+        // The beginning of the turn has done a slice of the due work. More is due.
+        if is_alarm_due && self.is_alarm_due() {
+            self.note_much_work();
+        }
         let turn_time = time.elapsed();
         self.turn_began = time.began_at();
         self.sent_from = Some(self.turn_began + turn_time);
@@ -105,13 +118,48 @@ impl IoThread {
         }
     }
 
+    /// Whether both quiet clients and clients with much work sent requests a short time ago. The
+    /// quiet ones probably send the next requests soon. So turns, slices and pieces are shorter now.
+    /// All clients together get a little less done then, because each turn and each slice has costs
+    /// of its own. Where all clients are alike, nothing changes.
+    pub(super) fn is_beside_quiet(&self) -> bool {
+        self.now_ms < self.quiet_until.min(self.busy_until)
+    }
+
+    /// Notes that there is much work: long inputs, long requests, or long replies.
+    pub(super) fn note_much_work(&mut self) {
+        self.busy_until = self.now_ms + EXPECTED_MS;
+    }
+
+    /// Notes which clients are busy, and whether a quiet one has sent a request. A client is *busy*
+    /// for a second after each long input, and *quiet* otherwise. Returns the number of short
+    /// inputs.
+    fn look_at_inputs(&mut self) -> usize {
+        let mut short_inputs = 0;
+        let busy_until = self.now_ms + BUSY_MS;
+        for (place, range) in &self.batch {
+            let Some(connection) = self.connections.get(*place) else { continue };
+            if !is_short(range) {
+                connection.busy_until = busy_until;
+                continue;
+            }
+            short_inputs += 1;
+            if connection.busy_until <= self.now_ms {
+                self.quiet_until = self.now_ms + EXPECTED_MS;
+            }
+        }
+        if short_inputs < self.batch.len() {
+            self.note_much_work();
+        }
+        short_inputs
+    }
+
     /// If the round has read both short and long inputs, holds back the long inputs, and returns
     /// true. Then the replies to short inputs do not wait for the commands of clients that send many
     /// at once.
     pub(super) fn let_short_inputs_first(&mut self) -> bool {
-        let is_short = |range: &Range<usize>| range.len() <= SHORT_INPUT_BYTES;
-        self.short_inputs = self.batch.iter().filter(|(_, range)| is_short(range)).count();
-        if self.short_inputs == 0 || self.short_inputs == self.batch.len() {
+        let short_inputs = self.look_at_inputs();
+        if short_inputs == 0 || short_inputs == self.batch.len() {
             return false;
         }
         let mut batch = mem::take(&mut self.batch);
@@ -139,7 +187,7 @@ impl IoThread {
             bytes += range.len();
             // Reading the clock costs time. So read it only after each piece or slice. Most batches
             // end before that.
-            if bytes > PIECE_BYTES || turn.slice_is_spent() {
+            if bytes > time.piece_bytes() || turn.slice_is_spent() {
                 (bytes, is_late) = (range.len(), is_late || time.is_over());
             }
             let Some(connection) = self.connections.get(place) else { continue };
@@ -171,6 +219,9 @@ impl IoThread {
             if let Some(connection) = self.connections.get(place) {
                 connection.in_resumed = false;
                 connection.feed(&[], turn, time);
+                if connection.is_mid_work() {
+                    self.note_much_work();
+                }
                 self.touch(place);
             }
             done += 1;
@@ -252,4 +303,8 @@ impl IoThread {
             self.remove(place);
         }
     }
+}
+
+fn is_short(range: &Range<usize>) -> bool {
+    range.len() <= SHORT_INPUT_BYTES
 }
