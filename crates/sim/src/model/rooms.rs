@@ -182,7 +182,10 @@ impl Model {
         queues.sort();
         queues.dedup();
         for queue in queues {
-            let blocks = self.queues[&queue].policy.when_full == WhenFull::Block;
+            // A reload can have made it a queue that only passes jobs on. Such a queue needs no room.
+            let policy = &self.queues[&queue].policy;
+            let stores = !policy.fanout_only && policy.alias.is_empty();
+            let blocks = stores && policy.when_full == WhenFull::Block;
             if blocks && self.is_over_limit(&queue) {
                 continue;
             }
