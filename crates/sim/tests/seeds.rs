@@ -70,6 +70,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.indexes > FIXED_SEEDS / 4, "{summary:?}");
     assert!(summary.cooled > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.moves > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.set_asides > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.redrives > FIXED_SEEDS / 200, "{summary:?}");
     let judged = summary.judged;
     assert!(judged.orders > FIXED_SEEDS, "{judged:?}");
