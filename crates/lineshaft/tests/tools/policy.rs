@@ -258,3 +258,37 @@ rate = { per_second = 1000, burst = 1000, key = "json:/a" }
     let changes = values(&site.diff(&["--json"]));
     assert_eq!(effects(&changes[0]), json!({ "slots": 2, "tokens": 1 }));
 }
+
+#[test]
+fn a_diff_says_which_jobs_would_become_dead_letters() {
+    let site = Site::new();
+    let mut tube = site.client("orders");
+    for body in [b"1", b"2", b"3"] {
+        tube.put(0, 0, 60, body).unwrap();
+    }
+    let drops = |what: &str| format!("each put would {what}, until the queue is within its limits");
+    let expires =
+        |what: &str| format!("3 ready jobs would expire, by the time since the put, and {what}");
+    let limited = "limits = { jobs = 1, when_full = \"drop-oldest\" }";
+    let aged = "limits.age = \"1ms\"";
+    for (limits, dead, text) in [
+        (limited, "queue = \"d.{name}\"", drops("end up to two of the 3 ready jobs")),
+        (limited, "dropped = true", drops("bury up to two of the 3 ready jobs as dead letters")),
+        (
+            limited,
+            "dropped = true, queue = \"d.{name}\"",
+            drops("move up to two of the 3 ready jobs to d.orders as dead letters"),
+        ),
+        (limited, "dropped = true, queue = \"drop\"", drops("end up to two of the 3 ready jobs")),
+        (aged, "dropped = true", expires("end")),
+        (aged, "expired = true", expires("be buried as dead letters")),
+        (aged, "expired = true, queue = \"d.{name}\"", expires("become dead letters in d.orders")),
+        (aged, "expired = true, max_jobs = 0", expires("end")),
+        ("expire_to = \"late\"\nlimits.age = \"1ms\"", "expired = true", expires("move to late")),
+    ] {
+        let rule = format!("[[policy]]\nmatch = \"orders\"\n{limits}\ndead = {{ {dead} }}\n");
+        fs::write(site.file("new.toml"), format!("{OLD}\n{rule}")).unwrap();
+        let shown = site.diff(&[]).stdout;
+        assert!(shown.contains(&format!("  => {text}\n")), "{text} in {shown}");
+    }
+}

@@ -133,7 +133,7 @@ impl Change {
             delayed,
             buried,
             settings,
-            effects: effects(&before, &policy, row),
+            effects: effects(&before, &policy, row, &name),
             policy,
         }))
     }
@@ -162,7 +162,8 @@ impl Change {
             }
         }
         if old > 0 {
-            self.effects.push(Effect::expires(old, seen < self.ready, &self.policy));
+            let name = api::parse_name(&self.name).map_err(problem)?;
+            self.effects.push(Effect::expires(old, seen < self.ready, &self.policy, &name));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What another policy would mean for the jobs that a queue has now.
 
 use api::types::QueueRow;
-use broker::policy::{Policy, WhenFull};
+use broker::policy::{DeadTarget, Policy, WhenFull};
 use serde::Serialize;
 
 use crate::text::counted;
@@ -24,11 +24,16 @@ impl Effect {
         Effect { code, jobs, at_least: false, text }
     }
 
-    /// Ready jobs are older than the new age.
-    pub(super) fn expires(jobs: u64, at_least: bool, policy: &Policy) -> Effect {
+    /// Ready jobs of the queue `name` are older than the new age.
+    pub(super) fn expires(jobs: u64, at_least: bool, policy: &Policy, name: &[u8]) -> Effect {
         let begin = if at_least { "at least " } else { "" };
         let end = match &policy.expire_to {
             Some(queue) => format!("move to {}", api::shown_name(queue)),
+            None if policy.dead.expired => match letters(policy, name) {
+                Letters::Moved(queue) => format!("become dead letters in {queue}"),
+                Letters::Buried => "be buried as dead letters".to_owned(),
+                Letters::None => "end".to_owned(),
+            },
             None => "end".to_owned(),
         };
         let jobs_text = counted(jobs, "ready job");
@@ -37,8 +42,29 @@ impl Effect {
     }
 }
 
-/// What would happen to a queue whose policy changes from `old` to `new`, without expiry.
-pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect> {
+/// Where the dead letters of a queue go.
+enum Letters {
+    /// To the queue with this shown name.
+    Moved(String),
+    /// They are buried in the queue.
+    Buried,
+    /// Nowhere: the jobs end.
+    None,
+}
+
+fn letters(policy: &Policy, name: &[u8]) -> Letters {
+    if policy.dead.target == DeadTarget::Drop || policy.dead.jobs_max == 0 {
+        return Letters::None;
+    }
+    // A queue that gets its own dead letters buries them.
+    match policy.dead.target.queue_for(name).filter(|target| **target != *name) {
+        Some(target) => Letters::Moved(api::shown_name(&target)),
+        None => Letters::Buried,
+    }
+}
+
+/// What would happen to the queue `name` whose policy changes from `old` to `new`, without expiry.
+pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow, name: &[u8]) -> Vec<Effect> {
     let mut effects = Vec::new();
     let jobs = row.ready + row.leased + row.delayed + row.buried;
     if old.same_as != new.same_as {
@@ -55,7 +81,7 @@ pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect>
         });
         return effects;
     }
-    effects.extend(full(old, new, row));
+    effects.extend(full(old, new, row, name));
     let ready = || counted(row.ready, "ready job");
     match (old.pause.is_on, new.pause.is_on) {
         (false, true) => {
@@ -172,7 +198,7 @@ fn order(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect> {
 }
 
 /// The queue has more than a limit that changes.
-fn full(old: &Policy, new: &Policy, row: &QueueRow) -> Option<Effect> {
+fn full(old: &Policy, new: &Policy, row: &QueueRow, name: &[u8]) -> Option<Effect> {
     let limits = |policy: &Policy| (policy.jobs_max, policy.bytes_max, policy.when_full);
     if limits(old) == limits(new) {
         return None;
@@ -195,9 +221,15 @@ fn full(old: &Policy, new: &Policy, row: &QueueRow) -> Option<Effect> {
             Effect::new("full", over, text)
         }
         WhenFull::DropOldest => {
-            let text = format!(
-                "each put would end up to two of the {ready}, until the queue is within its limits"
-            );
+            let letters = if new.dead.dropped { letters(new, name) } else { Letters::None };
+            let drops = match letters {
+                Letters::Moved(queue) => {
+                    format!("move up to two of the {ready} to {queue} as dead letters")
+                }
+                Letters::Buried => format!("bury up to two of the {ready} as dead letters"),
+                Letters::None => format!("end up to two of the {ready}"),
+            };
+            let text = format!("each put would {drops}, until the queue is within its limits");
             Effect::new("drops", over, text)
         }
     })
