@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{DeadTarget, Name, Order, Policy, Rule, RuleSetting, Rules, Setting, parent_name};
+use super::{
+    DeadTarget, Name, Order, Pattern, Policy, Rule, RuleSetting, Rules, Setting, parent_name,
+};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
 /// Maximum number of queues in one `route.copy_to`.
@@ -173,6 +175,7 @@ impl Rules {
             rule.check_pause()?;
             rule.check_keys()?;
             rule.check_order()?;
+            rule.check_dead_queue()?;
         }
         let map = Map::of(self);
         for asked in self.0.iter().flat_map(|rule| &rule.settings) {
@@ -189,9 +192,6 @@ impl Rules {
                 }
                 Setting::SameAs(Some(target)) if self.real_name(target).is_some() => {
                     return Err(RulesError::StandsForAnother { line, name: shown(target) });
-                }
-                Setting::DeadQueue(DeadTarget::Queue(name)) if **name == *b"{name}" => {
-                    return Err(RulesError::DeadInItself { line, name: shown(name) });
                 }
                 Setting::CopyTo(names) if names.len() > COPIES_MAX => {
                     return Err(RulesError::TooManyCopies { line });
@@ -278,6 +278,25 @@ impl Rule {
             }
             None => Ok(()),
         }
+    }
+
+    /// Checks that no queue that the rule names gets its own dead letters. A pattern with wildcards can
+    /// match the target, because many queues can have one dead queue with a similar name.
+    fn check_dead_queue(&self) -> Result<(), RulesError> {
+        let names = || {
+            let literal = self.patterns.iter().filter_map(Pattern::literal);
+            // As a target, it stands for the name of every queue.
+            literal.chain([&b"{name}"[..]])
+        };
+        for asked in &self.settings {
+            if let Setting::DeadQueue(target) = &asked.setting
+                && let Some(name) = names()
+                    .find(|name| target.queue_for(name).is_some_and(|queue| *queue == **name))
+            {
+                return Err(RulesError::DeadInItself { line: asked.line, name: shown(name) });
+            }
+        }
+        Ok(())
     }
 
     /// Checks that a strict order has its limit in the same rule, and that no other key is beside it.

@@ -409,8 +409,16 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
         "lineshaft.toml:3: policy.route.copy_to: at most 8 copies"
     );
     assert_eq!(
-        first(&with("a", "dead.queue = \"{name}\"")),
+        first(&with("a*", "dead.queue = \"{name}\"")),
         "lineshaft.toml:3: policy.dead.queue: the dead letters of `{name}` would stay in it; write \"bury\""
+    );
+    assert_eq!(
+        first("[[policy]]\nmatch = [\"x*\", \"a\"]\ndead = { keep = \"1d\", queue = \"a\" }\n"),
+        "lineshaft.toml:3: policy.dead.queue: the dead letters of `a` would stay in it; write \"bury\""
+    );
+    assert_eq!(
+        policy(&with("a*", "dead.queue = \"a\""), "ab").dead.target,
+        DeadTarget::Queue(name("a"))
     );
     assert_eq!(
         first(&with("a", "rate = { per_second = 3, burst = 2, per_hour = 9 }")),
