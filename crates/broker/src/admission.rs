@@ -121,7 +121,7 @@ impl Turn<'_> {
     /// unless it is a duplicate. Counts nothing.
     pub fn put_refusal(&self, queue: &[u8]) -> Option<PutRefusal> {
         let is_logged = |engine: &Engine| engine.puts_are_logged(queue);
-        let refusal = self.shared.look(&self.core, 0, is_logged).err();
+        let refusal = self.shared.look(&self.core, 0, is_logged, |_| false).err();
         let is_full = || self.core.engine.is_full_for_puts(queue);
         refusal.or_else(|| is_full().then_some(PutRefusal::QueueFull))
     }
@@ -148,14 +148,16 @@ pub(crate) fn put_bytes<'e>(
 
 impl Shared {
     /// Checks a job with a body of this length before anything changes. `is_logged` returns whether
-    /// the log will get the job. If it will, the log must have room.
+    /// the log will get the job. If it will, the log must have room. `makes_no_job` returns whether a
+    /// job that is there answers the put. If so, the limit of jobs does not refuse it.
     pub(crate) fn admit(
         &self,
         core: &Core,
         body_bytes: usize,
         is_logged: impl FnOnce(&Engine) -> bool,
+        makes_no_job: impl FnOnce(&Engine) -> bool,
     ) -> Result<(), PutRefusal> {
-        let checked = self.check(core, body_bytes, is_logged);
+        let checked = self.check(core, body_bytes, is_logged, makes_no_job);
         checked.inspect_err(|refusal| self.refusals.count(*refusal))
     }
 
@@ -171,8 +173,9 @@ impl Shared {
         core: &Core,
         body_bytes: usize,
         is_logged: impl FnOnce(&Engine) -> bool,
+        makes_no_job: impl FnOnce(&Engine) -> bool,
     ) -> Result<(), PutRefusal> {
-        let looked = self.look(core, body_bytes, is_logged);
+        let looked = self.look(core, body_bytes, is_logged, makes_no_job);
         if looked == Err(PutRefusal::MemoryFull) {
             self.memory.count_refusal();
         }
@@ -185,8 +188,13 @@ impl Shared {
         core: &Core,
         body_bytes: usize,
         is_logged: impl FnOnce(&Engine) -> bool,
+        makes_no_job: impl FnOnce(&Engine) -> bool,
     ) -> Result<(), PutRefusal> {
-        self.gate.check(&core.engine)?;
+        match self.gate.check(&core.engine) {
+            // The search for the job costs time, so only a put that would be refused pays for it.
+            Err(PutRefusal::JobsFull) if makes_no_job(&core.engine) => {}
+            checked => checked?,
+        }
         if core.engine.writes_blocked() {
             return Err(PutRefusal::WritesBlocked);
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
-    Answer, Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, PutRefusal, ReadMode,
-    Submit, Take,
+    Answer, Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, ReadMode, Submit,
+    Take,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -253,35 +253,4 @@ fn a_child_made_while_the_log_had_no_room_is_logged_later() {
     }
     work();
     assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
-}
-
-#[test]
-fn a_server_with_all_its_jobs_takes_no_new_one_and_jobs_come_back() {
-    let disk = log::FaultDisk::new(1, 64 << 20);
-    let broker = open(&disk);
-    broker.set_job_count_limit(Some(2));
-    let mut turn = broker.turn(NOW);
-    let session = turn.open_session(0);
-    let job = NewJob { ttr_s: 60, ..NewJob::default() };
-    let late = NewJob { delay_s: 60, ..job };
-    let put = |turn: &mut lineshaft_broker::Turn<'_>, job| {
-        turn.caller(session).put(job, b"x"[..].into()).value
-    };
-    let first = put(&mut turn, job).expect("there is room");
-    put(&mut turn, late).expect("there is room");
-    assert_eq!(put(&mut turn, job), Err(PutRefusal::JobsFull));
-    assert_eq!(turn.put_refusal(b"other"), Some(PutRefusal::JobsFull));
-    // A leased job counts, and comes back.
-    let Take::Granted(taken) = turn.caller(session).take(Patience::None).value else {
-        panic!("a job is ready");
-    };
-    assert_eq!((taken.id, put(&mut turn, job)), (first, Err(PutRefusal::JobsFull)));
-    turn.caller(session).give_back(first, 0, 0).value.expect("the session holds it");
-    turn.caller(session).finish(first).value.expect("it exists");
-    put(&mut turn, job).expect("there is room again");
-    assert_eq!(put(&mut turn, job), Err(PutRefusal::JobsFull));
-    let refusals = broker.put_refusals();
-    assert!(refusals.contains(&(PutRefusal::JobsFull, 3)), "{refusals:?}");
-    broker.set_job_count_limit(None);
-    put(&mut turn, job).expect("there is no limit");
 }

@@ -1,6 +1,6 @@
 //! Clients that submit jobs and can wait for their outcome, as in Gearman.
 
-use engine::{JobId, NotFound, Submit};
+use engine::{Engine, JobId, NotFound, Submit};
 
 use crate::admission::{not_admitted, put_bytes};
 use crate::{Answer, Caller, PutRefusal};
@@ -15,7 +15,7 @@ impl Caller<'_> {
     ) -> Answer<Result<JobId, PutRefusal>> {
         let body_bytes = self.core.engine.submit_bytes(queue, &submit);
         let bytes = put_bytes(&self.core.engine, |_| queue, body_bytes);
-        let admitted = self.shared.admit(self.core, bytes, |engine| {
+        let is_logged = |engine: &Engine| {
             // The log does not get a foreground job itself, but it gets the job's copies in other
             // queues.
             if submit.foreground {
@@ -23,6 +23,9 @@ impl Caller<'_> {
             } else {
                 engine.puts_are_logged(queue)
             }
+        };
+        let admitted = self.shared.admit(self.core, bytes, is_logged, |engine| {
+            engine.submit_makes_no_job(queue, &submit)
         });
         if let Err(refusal) = admitted {
             return not_admitted(self.core, refusal);

@@ -19,7 +19,12 @@ impl Caller<'_> {
         expires: Option<When>,
     ) -> Answer<Result<(), PutRefusal>> {
         let bytes = put_bytes(&self.core.engine, |_| queue, body.len());
-        let admitted = self.shared.admit(self.core, bytes, |engine| engine.puts_are_logged(queue));
+        let admitted = self.shared.admit(
+            self.core,
+            bytes,
+            |engine| engine.puts_are_logged(queue),
+            |engine| engine.put_makes_no_job(self.session, Some(queue), &body),
+        );
         if let Err(refusal) = admitted {
             return not_admitted(self.core, refusal);
         }

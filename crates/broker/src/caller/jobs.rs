@@ -38,9 +38,12 @@ impl Caller<'_> {
         let session = self.session;
         let engine = &self.core.engine;
         let bytes = put_bytes(engine, |engine| put_name(engine, session, None), body.len());
-        let admitted = self.shared.admit(self.core, bytes, |engine| {
-            engine.puts_are_logged(put_name(engine, session, None))
-        });
+        let admitted = self.shared.admit(
+            self.core,
+            bytes,
+            |engine| engine.puts_are_logged(put_name(engine, session, None)),
+            |engine| engine.put_makes_no_job(session, None, &body),
+        );
         if let Err(refusal) = admitted {
             return not_admitted(self.core, refusal);
         }
@@ -101,9 +104,13 @@ impl Caller<'_> {
         let session = self.session;
         let engine = &core.engine;
         let bytes = put_bytes(engine, |engine| put_name(engine, session, queue), body.len());
-        let looked = self
-            .shared
-            .look(core, bytes, |engine| engine.puts_are_logged(put_name(engine, session, queue)));
+        // A put that makes no job does not wait for room. So it need not be told apart here.
+        let looked = self.shared.look(
+            core,
+            bytes,
+            |engine| engine.puts_are_logged(put_name(engine, session, queue)),
+            |_| false,
+        );
         let waits = looked.is_ok()
             && core.engine.wait_for_room(self.session, queue, put, since, &mut core.effects);
         if looked.is_err() {

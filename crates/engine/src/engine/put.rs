@@ -1,5 +1,6 @@
 //! Putting: a job enters a queue, and all other queues on the route of the put.
 
+mod no_job;
 mod room;
 mod route;
 mod submit;

@@ -14,7 +14,7 @@ use crate::engine::put::{Refused, Submit};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, JobKind, PutKeys, Stage, State, is_body_key};
 use crate::limits::{SAME_UNIQUE_MAX, UNIT_BODY_BYTES};
-use crate::policy::{Key, KeyHash, KeySource, Name, OnDuplicate, Policy, UniqueWindow};
+use crate::policy::{Key, KeyHash, KeySource, Name, OnDuplicate, Policy, Unique, UniqueWindow};
 use crate::queues::Extension;
 use crate::sessions::Session;
 
@@ -85,7 +85,7 @@ impl Engine {
         str::from_utf8(peer).unwrap_or_default()
     }
 
-    fn compute_key(&self, by: &Key, source: KeySource<'_>) -> Option<KeyHash> {
+    pub(super) fn compute_key(&self, by: &Key, source: KeySource<'_>) -> Option<KeyHash> {
         self.meter.count(by.bytes_read(source) / UNIT_BODY_BYTES);
         let value = by.compute(source);
         (!value.is_empty()).then_some(value.hash)
@@ -229,11 +229,15 @@ impl Engine {
 
     /// The claim on a key in a queue, if the policy of the queue counts it.
     fn claim_on(&self, queue: QueueId, key: KeyHash) -> Option<Claim> {
-        let unique = &self.policy_of(queue)?.unique;
+        self.claim_of(self.queues[queue].name(), &self.policy_of(queue)?.unique, key)
+    }
+
+    /// The claim on a key in the queue of this name, which has this policy.
+    pub(super) fn claim_of(&self, name: &[u8], unique: &Unique, key: KeyHash) -> Option<Claim> {
         if self.claims.is_empty() || !matches!(unique.window, UniqueWindow::For(_)) {
             return None;
         }
-        let claim = self.claims.get(ClaimKey::new(self.queues[queue].name(), key));
+        let claim = self.claims.get(ClaimKey::new(name, key));
         claim.filter(|claim| claim.until > self.now)
     }
 
