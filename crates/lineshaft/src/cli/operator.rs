@@ -280,6 +280,8 @@ Examples:
   lineshaft redrive mail                all buried jobs become ready
   lineshaft redrive mail --rate 50      at most about 50 in a second
   lineshaft redrive mail --count 10     the first ten, to see whether they work
+  lineshaft redrive dead.mail --id 42 --id 47
+                                        only these two jobs
   lineshaft redrive dead.mail --dry-run --older 1h --cause timed-out
                                         how many died an hour ago or earlier,
                                         because their time ended
@@ -298,8 +300,11 @@ The exit code is 1 if there was no such job.";
 pub(crate) struct RedriveArguments {
     /// The queue
     pub queue: String,
+    /// Only this dead letter or buried job; can be given several times
+    #[arg(long = "id", value_name = "N")]
+    pub ids: Vec<u64>,
     /// How many jobs at most; default: as many as there are now
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", conflicts_with = "ids")]
     pub count: Option<u64>,
     /// Only dead letters that died for this reason
     #[arg(long, value_enum)]

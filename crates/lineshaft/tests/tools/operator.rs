@@ -553,3 +553,39 @@ fn a_job_that_is_set_aside_stays_a_letter_over_a_restart_until_a_redrive() {
     let mut client = Client::on_tube(server.address(), "mail").unwrap();
     client.expect(&format!("delete {id}"), "DELETED").unwrap();
 }
+
+#[test]
+fn a_redrive_brings_back_the_letters_whose_ids_it_names() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("lineshaft.toml");
+    let policy = "[[policy]]\nmatch = \"mail\"\nretries.limit = 0\ndead.queue = \"dead\"\n";
+    std::fs::write(&config, policy).unwrap();
+    let folder = data.path().to_str().unwrap();
+    let arguments = ["--data", folder, "--config", config.to_str().unwrap()];
+    let server = Program::serve_on(&["beanstalk", "http"], LINESHAFT, &arguments).start().unwrap();
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    let ids: Vec<String> = (0..4)
+        .map(|_| {
+            let id = client.put(0, 0, 60, b"x").unwrap();
+            client.reserve(0).unwrap().unwrap();
+            client.expect(&format!("release {id} 0 0"), "RELEASED").unwrap();
+            id.to_string()
+        })
+        .collect();
+    let socket = format!("unix:{folder}/api");
+    let redrive = |more: &[&str]| {
+        Tool::start("", &[&["redrive", "dead", "--http", &socket], more].concat()).wait()
+    };
+    let counted = redrive(&["--id", &ids[0], "--dry-run"]);
+    assert_eq!(counted.stdout, "1 job of dead would become ready\n", "{counted:?}");
+    let some = redrive(&["--id", &ids[3], "--id", &ids[1], "--id", "999"]);
+    assert_eq!(some.stdout, "2 jobs of dead made ready\n", "{some:?}");
+    let mut back = [(); 2].map(|()| client.reserve(0).unwrap().unwrap().id.to_string());
+    back.sort();
+    assert_eq!(back, [&ids[1][..], &ids[3]]);
+    assert!(client.reserve(0).unwrap().is_none());
+    assert_eq!(redrive(&["--id", &ids[1]]).status.code(), Some(1), "it is no letter any more");
+    let both = redrive(&["--id", &ids[0], "--count", "1"]);
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+    assert_eq!(redrive(&[]).stdout, "2 jobs of dead made ready\n");
+}

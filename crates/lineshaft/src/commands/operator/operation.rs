@@ -45,6 +45,7 @@ pub(crate) fn redrive(arguments: &RedriveArguments) -> Result<ExitCode> {
     };
     let asked = StartOperation {
         count: arguments.count,
+        ids: (!arguments.ids.is_empty()).then(|| arguments.ids.clone()),
         rate_per_s: arguments.operation.rate,
         only: (only != DeadFilter::default()).then_some(only),
         dry_run: arguments.dry_run,
