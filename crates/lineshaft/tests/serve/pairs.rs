@@ -31,6 +31,16 @@ retries = { limit = 0 }
 dead = { queue = "dead" }
 
 [[policy]]
+match = "ordered"
+concurrency = { limit = 1, key = "until:-", order = "strict" }
+retries = { limit = 0 }
+dead = { queue = "dead" }
+
+[[policy]]
+match = "shared"
+fair = { key = "until:-" }
+
+[[policy]]
 match = "parent"
 concurrency = { limit = 1 }
 retries = { limit = 0 }

@@ -72,3 +72,30 @@ with greenstalk.Client(ADDRESS, use="once", watch=["once"]) as client:
     client.release(job)
     assert client.stats_job(first)["tube"] == "dead"
     assert client.put("work") != first
+
+# In a strict order, a dead letter lets the next job of its key go.
+with greenstalk.Client(ADDRESS, use="ordered", watch=["ordered"]) as client:
+    first, second = client.put("ada-1", ttr=60), client.put("ada-2", ttr=60)
+    job = client.reserve(timeout=20)
+    assert job.id == first, job.id
+    try:
+        client.reserve(timeout=0)
+        raise AssertionError("the first job of the key is under way")
+    except greenstalk.TimedOutError:
+        pass
+    client.release(job)
+    assert client.stats_job(first)["tube"] == "dead"
+    job = client.reserve(timeout=20)
+    assert job.id == second, job.id
+
+# A pause keeps the turns of the keys.
+with greenstalk.Client(ADDRESS, use="shared", watch=["shared"]) as client:
+    for body in ("ada-1", "ada-2", "bob-1", "bob-2"):
+        client.put(body, ttr=60)
+    assert client.reserve(timeout=20).body == "ada-1"
+    begin = time.monotonic()
+    client.pause_tube("shared", 1)
+    for body in ("bob-1", "ada-2", "bob-2"):
+        job = client.reserve(timeout=20)
+        assert job.body == body, job.body
+        assert time.monotonic() - begin > 0.99
