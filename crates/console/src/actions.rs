@@ -11,9 +11,9 @@ use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::guard::Form;
-use crate::link;
 use crate::page::{Result, see_other};
 use crate::texts::{Actions, Texts};
+use crate::{link, redrive};
 
 /// A form changes a job or a queue in any version.
 pub(crate) const ANY: Condition = Condition::ANY;
@@ -69,14 +69,7 @@ pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types:
             option value="" { (t.all_states) }
         }
     };
-    let redrive = html! {
-        label {
-            (t.rate.0)
-            input .short name="rate" value="100" inputmode="numeric";
-            (t.rate.1)
-        }
-        (reason)
-    };
+    let redrive = redrive::fields(texts);
     let to = html! { (states) (other_queue(t)) (reason) };
     let confirm = html! {
         (states)
@@ -217,37 +210,6 @@ pub(crate) async fn kick_queue(
 ) -> Result<Response> {
     operator(&principal)?;
     let asked = StartOperation::new(OperationKind::Kick, name);
-    start(&api, &principal, &asked).await
-}
-
-pub(crate) async fn redrive_queue(
-    State(api): State<Api>,
-    Extension(principal): Extension<Principal>,
-    Path(name): Path<String>,
-    form: Form,
-) -> Result<Response> {
-    operator(&principal)?;
-    let rate = form.get("rate").map(str::trim).filter(|text| !text.is_empty());
-    let rate = rate.map(str::parse::<u32>).transpose();
-    let why = "the rate is not a number of jobs in a second";
-    let asked = StartOperation {
-        rate_per_s: rate.map_err(|_| Problem::new(ProblemKind::BadRequest, why))?,
-        ..StartOperation::new(OperationKind::Redrive, name)
-    };
-    start(&api, &principal, &asked).await
-}
-
-pub(crate) async fn redrive_job(
-    State(api): State<Api>,
-    Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
-) -> Result<Response> {
-    operator(&principal)?;
-    let id = number(&id)?;
-    let asked = StartOperation {
-        ids: Some(vec![id]),
-        ..StartOperation::new(OperationKind::Redrive, api.job(JobId(id)).await?.queue)
-    };
     start(&api, &principal, &asked).await
 }
 

@@ -5,7 +5,8 @@
 //! that change, and adds keys. Nothing comes from other servers.
 //!
 //! - `guard`: who sees a page, and who can send a form. `page`: the frame of all pages, and errors.
-//!   `pages`: one file for each page. `actions`: forms that change something.
+//!   `pages`: one file for each page. `actions`, `redrive`: forms that change
+//!   something.
 //! - `texts`: all texts, in each language. `look`: the language and the colors that a person wants.
 //! - `equal`: the same as a page, as commands and HTTP requests.
 //! - `table`, `bar`, `chart`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the
@@ -24,6 +25,7 @@ mod look;
 mod number;
 mod page;
 mod pages;
+mod redrive;
 mod table;
 mod texts;
 
@@ -44,7 +46,7 @@ pub fn router(api: Api) -> Router {
         .route("/queues/{queue}/pause", post(actions::pause))
         .route("/queues/{queue}/resume", post(actions::resume))
         .route("/queues/{queue}/kick", post(actions::kick_queue))
-        .route("/queues/{queue}/redrive", post(actions::redrive_queue))
+        .route("/queues/{queue}/redrive", post(redrive::redrive_queue))
         .route("/queues/{queue}/clear", post(actions::clear_queue))
         .route("/queues/{queue}/move", post(chosen::move_queue))
         .route("/queues/{queue}/chosen", post(chosen::act))
@@ -55,7 +57,7 @@ pub fn router(api: Api) -> Router {
         .route("/operations/{id}/cancel", post(actions::cancel))
         .route("/jobs/{id}/move", post(chosen::move_job))
         .route("/jobs/{id}/kick", post(actions::kick_job))
-        .route("/jobs/{id}/redrive", post(actions::redrive_job))
+        .route("/jobs/{id}/redrive", post(redrive::redrive_job))
         .route("/jobs/{id}/set-aside", post(actions::set_aside_job))
         .route("/jobs/{id}/delete", post(actions::delete_job))
         .route("/jobs", get(pages::job::find))

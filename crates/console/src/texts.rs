@@ -5,7 +5,7 @@
 mod en;
 mod zh;
 
-use api::types::{HealthReason, JobState, OperationStatus, Outcome, Queue, Why};
+use api::types::{DeathCause, HealthReason, JobState, OperationStatus, Outcome, Queue, Why};
 
 /// A text with one part that is filled in.
 pub(crate) type With = fn(&str) -> String;
@@ -261,6 +261,23 @@ pub(crate) struct JobPage {
     pub(crate) only_first: With,
 }
 
+impl JobPage {
+    /// Why a job is a dead letter.
+    pub(crate) fn death(&self, cause: DeathCause) -> &'static str {
+        let index = match cause {
+            DeathCause::TimedOut => 0,
+            DeathCause::Aborted => 1,
+            DeathCause::WorkerLeft => 2,
+            DeathCause::Released => 3,
+            DeathCause::Reported => 4,
+            DeathCause::Expired => 5,
+            DeathCause::Dropped => 6,
+            DeathCause::Operator => 7,
+        };
+        self.causes[index]
+    }
+}
+
 /// The pages of jobs that have left their queue.
 pub(crate) struct HistoryPage {
     pub(crate) title: &'static str,
@@ -330,6 +347,12 @@ pub(crate) struct Actions {
     pub(crate) redrive_one: &'static str,
     pub(crate) set_aside: &'static str,
     pub(crate) rate: (&'static str, &'static str),
+    pub(crate) any_cause: &'static str,
+    pub(crate) which_cause: &'static str,
+    pub(crate) key: &'static str,
+    pub(crate) text_in_error: &'static str,
+    pub(crate) older: (&'static str, &'static str),
+    pub(crate) dry_run: &'static str,
     pub(crate) clear: &'static str,
     pub(crate) force: &'static str,
     pub(crate) kick: &'static str,
@@ -388,6 +411,7 @@ pub(crate) struct Operations {
     pub(crate) clear: &'static str,
     pub(crate) move_jobs: &'static str,
     pub(crate) remove: &'static str,
+    pub(crate) dry_run: &'static str,
     pub(crate) skipped: With,
     pub(crate) of: WithTwo,
     pub(crate) running: &'static str,

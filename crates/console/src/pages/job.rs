@@ -1,6 +1,6 @@
 //! One job: its state, what happened to it, and its body.
 
-use api::types::{DeadLetter, DeathCause, Job, JobState, Role};
+use api::types::{DeadLetter, Job, JobState, Role};
 use api::{Api, JobId, Principal, Problem, ProblemKind, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -142,22 +142,12 @@ pub(crate) async fn page(
 /// Why a job is a dead letter.
 fn dead_letter(t: &Texts, dead: &DeadLetter) -> Markup {
     let texts = &t.job;
-    let cause = match dead.cause {
-        DeathCause::TimedOut => 0,
-        DeathCause::Aborted => 1,
-        DeathCause::WorkerLeft => 2,
-        DeathCause::Released => 3,
-        DeathCause::Reported => 4,
-        DeathCause::Expired => 5,
-        DeathCause::Dropped => 6,
-        DeathCause::Operator => 7,
-    };
     html! {
         section #dead data-live {
             h2 { (texts.dead) }
             dl {
                 dt { (texts.died) } dd { (number::moment(&dead.died_at)) }
-                dt { (texts.cause) } dd { (texts.causes[cause]) }
+                dt { (texts.cause) } dd { (texts.death(dead.cause)) }
                 dt { (texts.attempts) } dd { (number::count(dead.attempts.into())) }
                 @if let Some(origin) = &dead.origin {
                     dt { (texts.origin) } dd { (link::to_queue(t, origin)) }

@@ -70,7 +70,10 @@ fn row(t: &Texts, operation: &Operation, principal: &Principal) -> Markup {
     let address = format!("{}/{}/cancel", link::operations(), operation.id);
     html! {
         tr {
-            th scope="row" { (operation.id) " " (kind) }
+            th scope="row" {
+                (operation.id) " " (kind)
+                @if operation.dry_run { " " small { (texts.dry_run) } }
+            }
             td {
                 (link::to_queue(t, &operation.queue))
                 @if let Some(to) = &operation.to { " → " (link::to_queue(t, to)) }

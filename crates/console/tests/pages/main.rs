@@ -1,6 +1,7 @@
 //! Renders all pages over a broker in memory, with hostile names and bodies.
 
 mod history;
+mod redrive;
 mod world;
 
 use std::collections::BTreeSet;
