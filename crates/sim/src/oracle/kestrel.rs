@@ -262,13 +262,17 @@ impl Stream {
     }
 
     fn note_open(&mut self, queue: &str, id: Option<usize>) {
-        let opens = self.opens.entry(queue.to_owned()).or_default();
-        if id.is_some() && opens.contains(&id) {
-            // The server gave the item back, and the client opened it again. So there were two
-            // reads, and the oracle cannot decide which of them the next close ends.
-            self.blurred.insert(queue.to_owned());
+        let real = real_name(queue);
+        let is_known = |opens: &VecDeque<_>| id.is_some() && opens.contains(&id);
+        for (name, opens) in &self.opens {
+            // The server gave the item back, and the client opened it again, perhaps by another
+            // name of the queue. So there were two reads, and the oracle cannot decide which of
+            // them the next close ends.
+            if is_known(opens) && real_name(name) == real {
+                self.blurred.extend([name.clone(), queue.to_owned()]);
+            }
         }
-        opens.push_back(id);
+        self.opens.entry(queue.to_owned()).or_default().push_back(id);
     }
 
     fn confirm_oldest(&mut self, queue: &str, reply_end: ReplyEnd, items: &mut Items, now: u64) {
