@@ -90,7 +90,8 @@ impl Turn<'_> {
         for_upkeep.max(for_reclaim) * threads
     }
 
-    /// Makes slices short, or as long as usual: see [`engine::Engine::use_short_slices`].
+    /// Makes slices short, or as long as usual: see [`engine::Engine::use_short_slices`]. This lasts
+    /// until the next call, and also applies to turns of other threads.
     pub fn use_short_slices(&mut self, are_short: bool) {
         self.core.engine.use_short_slices(are_short);
     }
