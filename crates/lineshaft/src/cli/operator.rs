@@ -280,11 +280,9 @@ Examples:
   lineshaft redrive mail                all buried jobs become ready
   lineshaft redrive mail --rate 50      at most about 50 in a second
   lineshaft redrive mail --count 10     the first ten, to see whether they work
-  lineshaft redrive dead.mail --id 42 --id 47
-                                        only these two jobs
+  lineshaft redrive mail --id 4 --id 7  only these two jobs
   lineshaft redrive dead.mail --dry-run --older 1h --cause timed-out
-                                        how many died an hour ago or earlier,
-                                        because their time ended
+                                        how many timed out before the last hour
 
 If the queue has dead letters, they go back to the queues that they came from,
 100 in a second if --rate says nothing else. Otherwise its buried jobs become
@@ -300,7 +298,7 @@ The exit code is 1 if there was no such job.";
 pub(crate) struct RedriveArguments {
     /// The queue
     pub queue: String,
-    /// Only this dead letter or buried job; can be given several times
+    /// Only this job; can be given several times
     #[arg(long = "id", value_name = "N")]
     pub ids: Vec<u64>,
     /// How many jobs at most; default: as many as there are now
@@ -312,7 +310,7 @@ pub(crate) struct RedriveArguments {
     /// Only dead letters that came from this queue
     #[arg(long, value_name = "QUEUE")]
     pub origin: Option<String>,
-    /// Only dead letters with this key, by the policy of the queue that they came from
+    /// Only dead letters with this key, by the policy of their first queue
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// Only dead letters whose error contains this text
