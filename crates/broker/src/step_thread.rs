@@ -24,9 +24,9 @@ pub(crate) enum Step {
     /// threads get the lock and the processor.
     Worked,
     /// The step did a slice of work, and space or memory is short. The thread sleeps for an eighth
-    /// of the step's time only, because clients may wait for what the work frees. It must sleep: on
-    /// a machine with few processors, the kernel lets a thread that was asleep run before one that
-    /// never sleeps.
+    /// of the step's time only, because clients may wait for what the work frees. The kernel rounds
+    /// short sleeps up. The thread must sleep: on a machine with few processors, the kernel lets a
+    /// thread that was asleep run before one that never sleeps.
     WorkedInHaste,
 }
 
@@ -47,7 +47,9 @@ impl StepThread {
                         None => return,
                         Some(Step::Idle) => break,
                         Some(Step::Worked) => std::thread::sleep(began.elapsed().min(PAUSE)),
-                        Some(Step::WorkedInHaste) => std::thread::sleep(began.elapsed() / 8),
+                        Some(Step::WorkedInHaste) => {
+                            std::thread::sleep((began.elapsed() / 8).min(PAUSE));
+                        }
                     }
                 }
             }

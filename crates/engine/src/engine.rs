@@ -199,8 +199,8 @@ impl Engine {
         self.meter.count(units);
     }
 
-    /// Makes slices and requests that begin from now on *short*, or as long as usual again. A short
-    /// one has a [`crate::limits::SHORT_SLICE_SHARE`]th of the units. So other sessions wait less,
+    /// Makes slices and requests that begin from now on *short*, or as long as usual again. They
+    /// have fewer units then: see [`crate::limits::SHORT_SLICE_DIVISOR`]. So other sessions wait less,
     /// but a long request needs more slices.
     pub fn use_short_slices(&mut self, are_short: bool) {
         self.meter.use_short_slices(are_short);

@@ -18,9 +18,9 @@ impl Default for Limits {
     }
 }
 
-/// A short slice has this fraction of the units of another one: see
+/// The units of a slice, divided by this, are those of a short slice: see
 /// [`crate::Engine::use_short_slices`].
-pub const SHORT_SLICE_SHARE: u32 = 3;
+pub const SHORT_SLICE_DIVISOR: u32 = 3;
 
 /// Maximum length of a queue's name in bytes. Gearman's packets cannot hold a longer name. Each
 /// dialect also checks a shorter limit of its own.

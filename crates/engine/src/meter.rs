@@ -1,21 +1,22 @@
 //! The work meter counts the cost of requests, and reports when a slice of work is spent.
 //!
 //! A unit is one job, list entry, waiter, watcher or queue that the engine reads or changes. A unit
-//! takes well under a microsecond. The engine works in slices of a fixed number of units. An
+//! takes well under a microsecond. The engine works in slices of a number of units. An
 //! operation that needs more than a few units checks the meter again and again. When the slice is
 //! spent, the operation stops, and continues in a later slice. So a request never delays other
 //! requests for long, even if the engine has very many jobs.
 //!
 //! The meter measures two kinds of slices. The owner of a connection begins a *slice* for a piece
 //! of input, an event or the end of a session. The owner begins no further request when the slice
-//! is spent. A divisible *request*, or a step of a chore, gets a full slice of its own inside the
-//! owner's slice. So the immediate result of a request does not depend on earlier requests.
+//! is spent. A divisible *request*, or a step of a chore, gets a slice of its own inside the owner's
+//! slice. So the immediate result of a request does not depend on earlier requests, as long as all
+//! slices have the same length: the owner of the engine can shorten them while others wait.
 //! Together, the requests in an owner's slice can use more units than `slice_units`. The maximum is
 //! twice `slice_units` plus one indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
 
 use std::cell::Cell;
 
-use crate::limits::SHORT_SLICE_SHARE;
+use crate::limits::SHORT_SLICE_DIVISOR;
 
 /// The maximum cost of a job's change of state, in units. There is one exception: if the session
 /// that gets the job waits in many queues, the change can cost more.
@@ -62,7 +63,7 @@ impl Meter {
 
     /// Sets the length of slices and requests that begin after this call.
     pub(crate) fn use_short_slices(&mut self, are_short: bool) {
-        let share = if are_short { SHORT_SLICE_SHARE } else { 1 };
+        let share = if are_short { SHORT_SLICE_DIVISOR } else { 1 };
         self.slice_units = (self.full_slice_units / share).max(1);
     }
 

@@ -476,7 +476,7 @@ fn waiters_of_a_removed_queue_are_notified_in_slices() {
 fn a_short_slice_ends_a_long_request_sooner() {
     let mut world = World::new();
     let delayed = NewJob { delay_s: 100, ..NewJob::default() };
-    let short = SLICE / u64::from(limits::SHORT_SLICE_SHARE);
+    let short = SLICE / u64::from(limits::SHORT_SLICE_DIVISOR);
     for (are_short, slice) in [(true, short), (false, SLICE)] {
         let client = world.open();
         world.put_many(client, b"q", 3 * SLICE as usize, delayed);

@@ -395,7 +395,7 @@ impl Connection {
         }
     }
 
-    /// Whether the dialect stopped in the middle of a long request.
+    /// Whether the dialect stopped in the middle of its work, because its slice was spent.
     pub(crate) fn is_mid_work(&self) -> bool {
         self.unfinished
     }

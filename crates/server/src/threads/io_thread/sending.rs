@@ -8,6 +8,7 @@ use std::{io, mem};
 
 use broker::{Missing, Position};
 
+use super::turns::BUSY_MS;
 use super::{CloseReason, IoThread};
 use crate::net::connection::Phase;
 
@@ -76,8 +77,13 @@ impl IoThread {
             connection.in_touched = false;
             if connection.outbox.len() <= PROMPT_BYTES_MAX {
                 self.send_to(place, released);
-            } else if !mem::replace(&mut connection.in_bulky, true) {
-                self.bulky.push_back(place);
+            } else {
+                // The pieces leave after the next turn. So note the turn of these replies here.
+                connection.note_asked(self.turn_began);
+                connection.busy_until = self.now_ms + BUSY_MS;
+                if !mem::replace(&mut connection.in_bulky, true) {
+                    self.bulky.push_back(place);
+                }
             }
         }
         self.touched = touched;
@@ -132,7 +138,7 @@ impl IoThread {
                 return 0;
             }
         };
-        // Most rounds take a turn, whose end is known. So the clock is read only in other rounds.
+        // Most rounds take a turn, whose end is known. The clock is read only if none has ended yet.
         let now = *self.sent_from.get_or_insert_with(Instant::now);
         if let Some(time) = connection.take_request_time(now) {
             self.request_times.add(connection.protocol(), time);

@@ -381,6 +381,27 @@ fn turns_are_shorter_only_where_quiet_and_busy_clients_meet() {
 }
 
 #[test]
+fn clients_with_long_replies_are_not_quiet() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
+    let body = "b".repeat(60_000);
+    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    // The first request of each client is short. Its reply shows that the client has much work.
+    for _ in 0..2 {
+        rounds.thread.quiet_until = 0;
+        for client in &mut clients {
+            client.write_all(b"peek 1\r\n").unwrap();
+            rounds.round();
+            rounds.finish();
+            received(client);
+        }
+    }
+    assert!(!rounds.thread.is_beside_quiet(), "all clients are alike");
+}
+
+#[test]
 fn short_inputs_of_a_round_come_before_long_inputs() {
     let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
     let mut rounds = Rounds::with(broker);
