@@ -77,7 +77,12 @@ impl Plan {
             }
         };
         let limits = Arc::new(LiveLimits::new(&self.limits, 1024, 128));
-        let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
+        let shared = Shared {
+            broker: broker.clone(),
+            clock,
+            limits: limits.clone(),
+            client_mix: Arc::default(),
+        };
         let inboxes: Vec<Arc<Inbox>> = (0..self.threads).map(|_| Arc::default()).collect();
         let wanted = if self.is_unix {
             Address::Unix(folder.path().join("socket"))

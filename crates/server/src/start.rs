@@ -243,7 +243,12 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let config = reloader.config();
     prepare_engine(&config, &mut broker.turn(clock.now()));
     limits.apply_to(&broker);
-    let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
+    let shared = Shared {
+        broker: broker.clone(),
+        clock,
+        limits: limits.clone(),
+        client_mix: Arc::default(),
+    };
 
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
     // The first mailbox also gets the broker's alarms. It belongs to the I/O thread that runs on

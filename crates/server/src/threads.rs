@@ -6,6 +6,7 @@
 //! - `turn_time`: how long a turn can last. `request_times`: how long requests take.
 //! - `primitives`: the standard library's atomics, which the model checker replaces.
 
+pub(crate) mod client_mix;
 pub(crate) mod inspections;
 pub(crate) mod io_thread;
 pub(crate) mod mailbox;

@@ -40,6 +40,8 @@ const ADVANCES_MAX: u64 = 10_000;
 
 pub(crate) struct World {
     pub(crate) rng: Rng,
+    /// Chooses the turns whose slices are short, in half of the runs without a model.
+    slices: Option<Rng>,
     pub(crate) plan: Plan,
     pub(crate) options: Options,
     pub(crate) trace: Trace,
@@ -209,6 +211,7 @@ impl World {
             oracle.memory_is_limited();
         }
         broker.set_memory_limit(memory_limit);
+        let mut slices = Rng::new(seed.rotate_left(24));
         let mut world = Self {
             memory_limit,
             process: Process::new(broker, &plan, now),
@@ -217,6 +220,7 @@ impl World {
             storage,
             cluster,
             rng,
+            slices: (plan.unmodelled.is_some() && slices.coin()).then_some(slices),
             plan,
             options,
             trace,
@@ -251,6 +255,10 @@ impl World {
     ) -> Result<T, String> {
         let broker = self.process.broker.clone();
         let mut turn = broker.turn(Millis(self.sabotaged_now()));
+        if let Some(slices) = &mut self.slices {
+            // As a server does where quiet clients meet busy ones.
+            turn.use_short_slices(slices.coin());
+        }
         if self.is_modelled() {
             self.model.advance(self.now);
             if !self.model.has_chores() {

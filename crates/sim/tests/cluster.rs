@@ -141,7 +141,7 @@ fn ids_that_are_assigned_again_are_noticed() {
 
 /// Checks that this error is noticed in this way in some run.
 fn assert_is_noticed_as(sabotage: Sabotage, words: &str) {
-    let seeds = 0..3 * SABOTAGED_SEEDS;
+    let seeds = 0..6 * SABOTAGED_SEEDS;
     let mut problems = seeds.filter_map(|seed| run(seed, options(sabotage)).err());
     let is_noticed = problems.any(|broken| broken.problem.contains(words));
     assert!(is_noticed, "{sabotage:?} was never noticed");

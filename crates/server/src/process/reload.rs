@@ -289,7 +289,7 @@ mod tests {
             Reloader::new(config, Some(sources), limits.clone(), None, None, Arc::default());
         let clock = Clock::start();
         let broker = Broker::memory(broker::EngineSetup::default(), clock.now());
-        (Arc::new(reloader), Shared { broker, clock, limits })
+        (Arc::new(reloader), Shared { broker, clock, limits, client_mix: Arc::default() })
     }
 
     /// Writes the first configuration into the pipe, for a reload that has begun. The reloads after it

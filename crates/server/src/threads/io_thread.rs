@@ -34,6 +34,7 @@ use crate::net::socket::watch;
 use crate::net::tls_stream::TlsStream;
 use crate::process::clock::Clock;
 use crate::process::message_limit::MessageLimit;
+use crate::threads::client_mix::ClientMix;
 use crate::threads::mailbox::{Arrival, Inbox, ReadyWaker};
 use crate::threads::request_times::RequestTimes;
 use crate::threads::table::Table;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) broker: Broker,
     pub(crate) clock: Clock,
     pub(crate) limits: Arc<LiveLimits>,
+    pub(crate) client_mix: Arc<ClientMix>,
 }
 
 /// Why a thread ended.
@@ -120,11 +122,6 @@ pub(crate) struct IoThread {
     /// Bytes that were read: the place of the connection, and the part of the buffer with the
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
-    /// Until this time, in milliseconds of the clock, quiet clients probably send requests: see
-    /// [`IoThread::is_beside_quiet`].
-    quiet_until: u64,
-    /// Until this time, in milliseconds of the clock, there is probably much work.
-    busy_until: u64,
     events: VecDeque<(SessionId, Answer<Event>)>,
     /// Connections with held-back commands. These commands wait because other connections come
     /// first, or until replies are sent.
@@ -175,8 +172,6 @@ impl IoThread {
             handshakes: VecDeque::new(),
             opening: Vec::new(),
             batch: Vec::new(),
-            quiet_until: 0,
-            busy_until: 0,
             events: VecDeque::new(),
             resumed: Vec::new(),
             leaving: Vec::new(),
@@ -279,7 +274,8 @@ impl IoThread {
         self.send_short();
         let held_back = if long_inputs_wait { self.resumed.len() } else { held_back };
         if self.can_continue(held_back) {
-            self.continue_work(if self.congested { 0 } else { held_back });
+            let connections = if self.congested { 0 } else { held_back };
+            self.continue_work(connections, long_inputs_wait);
         }
         self.send_bulky();
         self.enforce_limits();
@@ -303,10 +299,10 @@ impl IoThread {
     /// Continues the held-back commands of this many connections, and closes sessions. Before this
     /// call, the thread has executed newly arrived requests, and sent their replies. So the clients
     /// of those requests do not wait for this turn.
-    fn continue_work(&mut self, connections: usize) {
+    fn continue_work(&mut self, connections: usize, beside_short: bool) {
         self.await_release();
         self.let_committer_work();
-        self.take_turn(Feed::HeldBack(connections));
+        self.take_turn(Feed::HeldBack { connections, beside_short });
         self.send_short();
         self.backlogged = self.shared.broker.has_backlog();
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// about half of this time.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
-/// The same limit while quiet clients send requests: see `IoThread::is_beside_quiet`. Their next
+/// The same limit while quiet clients send requests: see `ClientMix::is_beside_quiet`. Their next
 /// requests wait for the end of the turn.
 const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
 
@@ -20,7 +20,7 @@ const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(80);
 
 /// A dialect gets its input in pieces of this size. Between two pieces, a turn checks the clock.
-const PIECE_BYTES: usize = 4 * 1024;
+pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
 /// The size of a piece while quiet clients send requests. A piece of [`PIECE_BYTES`] can hold 300
 /// short commands, which take about 100 microseconds.

@@ -68,7 +68,7 @@ pub(crate) fn overview(
     traces: Option<&Exporter>,
     status: Arc<Status>,
 ) -> (Site, Api) {
-    let Shared { broker, clock, limits } = shared.clone();
+    let Shared { broker, clock, limits, .. } = shared.clone();
     let StartFacts { listeners, recovery } = start;
     let (inbox, request_limits) = (inboxes[0].clone(), limits.clone());
     let started = clock.now();
@@ -221,7 +221,7 @@ pub(crate) fn kestrel_admin(
     kestrel: &Arc<kestrel::Server>,
     controls: Controls,
 ) -> Site {
-    let Shared { broker, clock, limits } = shared.clone();
+    let Shared { broker, clock, limits, .. } = shared.clone();
     let info = ServerInfo {
         version: config.kestrel.version.clone(),
         build: concat!("lineshaft-", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -95,7 +95,7 @@ impl IoThread {
             return;
         }
         let released = self.shared.broker.released();
-        self.note_much_work();
+        self.shared.client_mix.note_much_work(self.now_ms);
         let bytes_max =
             if self.is_beside_quiet() { BULKY_ROUND_BYTES_BESIDE_QUIET } else { BULKY_ROUND_BYTES };
         let mut bytes = 0;

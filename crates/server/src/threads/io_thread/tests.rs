@@ -28,6 +28,8 @@ use crate::process::reload::Reloader;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 use crate::threads::turn_time::TurnTime;
 
+mod quiet_clients;
+
 struct Rounds {
     thread: IoThread,
     inbox: Arc<Inbox>,
@@ -59,11 +61,20 @@ impl Rounds {
         let kestrel = controls.kestrel_server(config, clock.now());
         let open = opener(protocol, config, clock.now(), &kestrel).unwrap();
         let inbox: Arc<Inbox> = Arc::default();
-        let shared = Shared { broker, clock, limits };
+        let shared = Shared { broker, clock, limits, client_mix: Arc::default() };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let address = Address::Unix("socket".into()).into();
         let listener = Arc::new(Listener::new(protocol, address, config));
         Rounds { thread: IoThread::new(shared, inbox.clone()), inbox, listener, open, runtime }
+    }
+
+    /// Another I/O thread of the same server.
+    fn beside(&self) -> Rounds {
+        let inbox: Arc<Inbox> = Arc::default();
+        let thread = IoThread::new(self.thread.shared.clone(), inbox.clone());
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (listener, open) = (self.listener.clone(), self.open.clone());
+        Rounds { thread, inbox, listener, open, runtime }
     }
 
     fn connect(&mut self) -> UnixStream {
@@ -356,52 +367,6 @@ fn a_turn_that_lasts_begins_no_commands_of_further_connections() {
 }
 
 #[test]
-fn turns_are_shorter_only_where_quiet_and_busy_clients_meet() {
-    let mut rounds = Rounds::new();
-    let mut quiet: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
-    let mut busy = rounds.connect();
-    let send = |client: &mut UnixStream, rounds: &mut Rounds, count| {
-        client.write_all("list-tube-used\r\n".repeat(count).as_bytes()).unwrap();
-        rounds.round();
-        rounds.finish();
-        received(client);
-    };
-    for client in &mut quiet {
-        send(client, &mut rounds, 1);
-    }
-    assert!(!rounds.thread.is_beside_quiet(), "nobody has much work");
-    send(&mut busy, &mut rounds, 100);
-    assert!(rounds.thread.is_beside_quiet());
-    // The end of a burst is short, but its client is not quiet.
-    rounds.thread.quiet_until = 0;
-    send(&mut busy, &mut rounds, 1);
-    assert!(!rounds.thread.is_beside_quiet(), "only the busy client sends requests");
-    send(&mut quiet[0], &mut rounds, 1);
-    assert!(rounds.thread.is_beside_quiet());
-}
-
-#[test]
-fn clients_with_long_replies_are_not_quiet() {
-    let mut rounds = Rounds::new();
-    let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
-    let body = "b".repeat(60_000);
-    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
-    rounds.round();
-    rounds.finish();
-    // The first request of each client is short. Its reply shows that the client has much work.
-    for _ in 0..2 {
-        rounds.thread.quiet_until = 0;
-        for client in &mut clients {
-            client.write_all(b"peek 1\r\n").unwrap();
-            rounds.round();
-            rounds.finish();
-            received(client);
-        }
-    }
-    assert!(!rounds.thread.is_beside_quiet(), "all clients are alike");
-}
-
-#[test]
 fn short_inputs_of_a_round_come_before_long_inputs() {
     let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
     let mut rounds = Rounds::with(broker);
@@ -514,37 +479,6 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     rounds.round();
     rounds.finish();
     assert_eq!(limits.held.unfinished_bytes(), 80_000);
-}
-
-#[test]
-fn long_replies_leave_in_pieces_while_others_are_served() {
-    let mut rounds = Rounds::new();
-    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
-    let body = "b".repeat(60_000);
-    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
-    rounds.round();
-    rounds.finish();
-    assert_eq!(received(&mut clients[0]), "INSERTED 1\r\n");
-    let mut quiet = rounds.connect();
-    for client in &mut clients {
-        client.write_all(&b"peek 1\r\n".repeat(10)).unwrap();
-    }
-    quiet.write_all(b"list-tube-used\r\n").unwrap();
-    rounds.round();
-    assert_eq!(received(&mut quiet), "USING default\r\n");
-    let mut bytes: Vec<usize> = clients.iter_mut().map(|client| received(client).len()).collect();
-    // Without the limit, the sockets would take twelve times as many bytes.
-    let sent = bytes.iter().sum::<usize>();
-    assert!((256 << 10..(256 + 128) << 10).contains(&sent), "{sent}");
-    let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + body.len());
-    for _ in 0..200 {
-        rounds.round();
-        for (client, bytes) in clients.iter_mut().zip(&mut bytes) {
-            *bytes += received(client).len();
-        }
-    }
-    assert_eq!(bytes, [all; 20]);
-    assert!(!rounds.thread.has_more(), "the thread spins");
 }
 
 #[test]

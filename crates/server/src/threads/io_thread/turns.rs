@@ -9,7 +9,7 @@ use std::time::Duration;
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
-use crate::threads::turn_time::TurnTime;
+use crate::threads::turn_time::{PIECE_BYTES, TurnTime};
 
 /// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
 const REST_MAX: Duration = Duration::from_millis(4);
@@ -17,23 +17,28 @@ const REST_MAX: Duration = Duration::from_millis(4);
 /// An input of at most this size is *short*. It rarely has more than a few commands.
 const SHORT_INPUT_BYTES: usize = 1024;
 
+/// A client with a longer input is busy. The limit is the size of a piece: a quiet client sends at
+/// most one piece at once. So a job of a few KiB alone makes no client busy.
+const QUIET_INPUT_BYTES_MAX: usize = PIECE_BYTES;
+
 /// How long a client counts as busy after much work, in milliseconds. A client that sends many
 /// commands at once also sends short inputs: the ends of its bursts.
 pub(super) const BUSY_MS: u64 = 1000;
-
-/// How long the thread expects the next request of a quiet client, or more work for busy ones, in
-/// milliseconds. In tests, slow machines must not change the result.
-const EXPECTED_MS: u64 = if cfg!(test) { 60_000 } else { 100 };
 
 /// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Feed {
     /// Bytes that were just read. Most commands in them cost little time.
     Read,
-    /// Held-back commands of this many connections. Such a turn also closes sessions, which may
+    /// Held-back commands. Such a turn also closes sessions, which may
     /// hold many jobs. Both kinds of work can take long. So they have a separate turn, after the
     /// thread has sent the replies to new bytes.
-    HeldBack(usize),
+    HeldBack {
+        /// The turn continues the commands of this many connections.
+        connections: usize,
+        /// The round has also read short inputs. Their clients probably send the next ones soon.
+        beside_short: bool,
+    },
 }
 
 impl IoThread {
@@ -60,7 +65,9 @@ impl IoThread {
         let beside_quiet = self.is_beside_quiet();
         let time = match feed {
             Feed::Read => TurnTime::begin(beside_quiet),
-            Feed::HeldBack(_) => TurnTime::begin_later(beside_quiet),
+            Feed::HeldBack { beside_short, .. } => {
+                TurnTime::begin_later(beside_quiet || beside_short)
+            }
         };
         turn.use_short_slices(beside_quiet);
         if is_alarm_due {
@@ -69,7 +76,9 @@ impl IoThread {
         self.open_sessions(&mut turn);
         match feed {
             Feed::Read => self.feed_batch(&mut turn, time),
-            Feed::HeldBack(connections) => self.feed_held_back(connections, &mut turn, time),
+            Feed::HeldBack { connections, .. } => {
+                self.feed_held_back(connections, &mut turn, time);
+            }
         }
         // Turns of other threads put events into this thread's inbox. Those turns are over, because
         // only one turn runs at a time. So their events are older than the events of this turn, and
@@ -78,14 +87,14 @@ impl IoThread {
         self.deliver_events(&mut turn, time);
         let leaving = match feed {
             Feed::Read => Vec::new(),
-            Feed::HeldBack(_) => self.close_sessions(&mut turn, time),
+            Feed::HeldBack { .. } => self.close_sessions(&mut turn, time),
         };
         self.deliver_own_events(&mut turn, time);
         let rests = turn.rests();
         drop(turn);
         // The beginning of the turn has done a slice of the work that was due then. More was due.
         if is_alarm_due && self.inbox.alarm().is_some_and(|at| at <= now) {
-            self.note_much_work();
+            self.shared.client_mix.note_much_work(self.now_ms);
         }
         let turn_time = time.elapsed();
         self.turn_began = time.began_at();
@@ -119,49 +128,41 @@ impl IoThread {
         }
     }
 
-    /// Whether both quiet clients and clients with much work sent requests a short time ago. The
-    /// quiet ones probably send the next requests soon. So turns, slices and pieces are shorter now.
-    /// All clients together get a little less done then, because each turn and each slice has costs
-    /// of its own. Where all clients are alike, little changes. Each thread judges its own clients
-    /// only, so work of other threads shortens nothing.
+    /// Whether turns, slices and pieces are short now: see [`ClientMix::is_beside_quiet`].
+    ///
+    /// [`ClientMix::is_beside_quiet`]: crate::threads::client_mix::ClientMix::is_beside_quiet
     pub(super) fn is_beside_quiet(&self) -> bool {
-        self.now_ms < self.quiet_until.min(self.busy_until)
-    }
-
-    /// Notes that there is much work: long inputs, long requests, or long replies.
-    pub(super) fn note_much_work(&mut self) {
-        self.busy_until = self.now_ms + EXPECTED_MS;
+        self.shared.client_mix.is_beside_quiet(self.now_ms)
     }
 
     /// Notes which clients are busy, and whether a quiet one has sent a request. A client is *busy*
     /// for a second after each long input, long request or long reply, and *quiet* otherwise.
-    /// Returns the number of short inputs.
-    fn look_at_inputs(&mut self) -> usize {
-        let mut short_inputs = 0;
-        let busy_until = self.now_ms + BUSY_MS;
+    fn look_at_inputs(&mut self) {
+        let (mut any_quiet, mut any_busy) = (false, false);
         for (place, range) in &self.batch {
             let Some(connection) = self.connections.get(*place) else { continue };
-            if !is_short(range) {
-                connection.busy_until = busy_until;
-                continue;
-            }
-            short_inputs += 1;
-            // The end of input is an empty range, and no request.
-            if !range.is_empty() && connection.busy_until <= self.now_ms {
-                self.quiet_until = self.now_ms + EXPECTED_MS;
+            if range.len() > QUIET_INPUT_BYTES_MAX {
+                connection.busy_until = self.now_ms + BUSY_MS;
+                any_busy = true;
+            } else if !range.is_empty() && connection.busy_until <= self.now_ms {
+                // The end of input is an empty range, and no request.
+                any_quiet = true;
             }
         }
-        if short_inputs < self.batch.len() {
-            self.note_much_work();
+        if any_quiet {
+            self.shared.client_mix.note_quiet(self.now_ms);
         }
-        short_inputs
+        if any_busy {
+            self.shared.client_mix.note_much_work(self.now_ms);
+        }
     }
 
     /// If the round has read both short and long inputs, holds back the long inputs, and returns
     /// true. Then the replies to short inputs do not wait for the commands of clients that send many
     /// at once.
     pub(super) fn let_short_inputs_first(&mut self) -> bool {
-        let short_inputs = self.look_at_inputs();
+        self.look_at_inputs();
+        let short_inputs = self.batch.iter().filter(|(_, range)| is_short(range)).count();
         if short_inputs == 0 || short_inputs == self.batch.len() {
             return false;
         }
@@ -224,7 +225,7 @@ impl IoThread {
                 connection.feed(&[], turn, time);
                 if connection.is_mid_work() {
                     connection.busy_until = self.now_ms + BUSY_MS;
-                    self.note_much_work();
+                    self.shared.client_mix.note_much_work(self.now_ms);
                 }
                 self.touch(place);
             }

@@ -1,0 +1,194 @@
+//! Turns, slices and rounds where quiet clients meet clients with much work.
+
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+impl Rounds {
+    fn is_beside_quiet(&self) -> bool {
+        self.thread.is_beside_quiet()
+    }
+
+    fn forget_quiet(&self) {
+        self.thread.shared.client_mix.forget_quiet();
+    }
+}
+
+#[test]
+fn turns_are_shorter_only_where_quiet_and_busy_clients_meet() {
+    let mut rounds = Rounds::new();
+    let mut quiet: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
+    let mut busy = rounds.connect();
+    let send = |client: &mut UnixStream, rounds: &mut Rounds, count| {
+        client.write_all("list-tube-used\r\n".repeat(count).as_bytes()).unwrap();
+        rounds.round();
+        rounds.finish();
+        received(client);
+    };
+    for client in &mut quiet {
+        send(client, &mut rounds, 1);
+    }
+    assert!(!rounds.is_beside_quiet(), "nobody has much work");
+    send(&mut busy, &mut rounds, 300);
+    assert!(rounds.is_beside_quiet());
+    // The end of a burst is short, but its client is not quiet.
+    rounds.forget_quiet();
+    send(&mut busy, &mut rounds, 1);
+    assert!(!rounds.is_beside_quiet(), "only the busy client sends requests");
+    send(&mut quiet[0], &mut rounds, 1);
+    assert!(rounds.is_beside_quiet());
+}
+
+#[test]
+fn clients_with_long_replies_are_not_quiet() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
+    let body = "b".repeat(60_000);
+    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    // The first request of each client is short. Its reply shows that the client has much work.
+    for _ in 0..2 {
+        rounds.forget_quiet();
+        for client in &mut clients {
+            client.write_all(b"peek 1\r\n").unwrap();
+            rounds.round();
+            rounds.finish();
+            received(client);
+        }
+    }
+    assert!(!rounds.is_beside_quiet(), "all clients are alike");
+}
+
+#[test]
+fn a_quiet_client_of_another_thread_counts() {
+    let mut rounds = Rounds::new();
+    let mut other = rounds.beside();
+    let (mut busy, mut quiet) = (rounds.connect(), other.connect());
+    busy.write_all("list-tube-used\r\n".repeat(300).as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert!(!rounds.is_beside_quiet(), "nobody is quiet");
+    quiet.write_all(b"list-tube-used\r\n").unwrap();
+    other.round();
+    assert!(rounds.is_beside_quiet());
+    assert!(other.is_beside_quiet());
+}
+
+#[test]
+fn jobs_of_a_few_kib_make_no_client_busy() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
+    let put = format!("put 0 0 60 3000\r\n{}\r\n", "b".repeat(3_000));
+    for client in &mut clients {
+        client.write_all(put.as_bytes()).unwrap();
+    }
+    rounds.round();
+    rounds.finish();
+    assert!(!rounds.is_beside_quiet(), "nobody has much work");
+    let mut busy = rounds.connect();
+    busy.write_all("list-tube-used\r\n".repeat(300).as_bytes()).unwrap();
+    rounds.round();
+    assert!(rounds.is_beside_quiet(), "clients with such jobs are quiet");
+}
+
+/// Lets one client wait for the log, and lets another send many commands. Returns whether the first
+/// one gets its reply from a round whose turn cannot begin.
+fn replies_before_the_turn(is_quiet: bool, is_released: bool) -> bool {
+    let clock = Clock::start();
+    let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+    let options = Options::without_threads(disk, Settings::default());
+    let broker = Broker::open(options, clock.now()).unwrap().0;
+    let mut rounds = Rounds::with(broker.clone());
+    let (mut first, mut busy) = (rounds.connect(), rounds.connect());
+    first.write_all(b"put 0 0 60 1\r\nx\r\n").unwrap();
+    busy.write_all("list-tube-used\r\n".repeat(300).as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(received(&mut first), "", "the log has not released the reply");
+    assert!(rounds.is_beside_quiet());
+    if !is_quiet {
+        rounds.forget_quiet();
+    }
+    if is_released {
+        broker.commit_step(clock.now()).unwrap();
+    }
+    busy.write_all("list-tube-used\r\n".repeat(300).as_bytes()).unwrap();
+    first.set_nonblocking(false).unwrap();
+    first.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    // While this turn lasts, the turn of the round cannot begin.
+    let turn = broker.turn(clock.now());
+    let reply = thread::scope(|scope| {
+        scope.spawn(|| rounds.round());
+        let reply = received(&mut first);
+        drop(turn);
+        reply
+    });
+    rounds.finish();
+    assert!(["", "INSERTED 1\r\n"].contains(&&*reply), "{reply:?}");
+    !reply.is_empty()
+}
+
+#[test]
+fn beside_quiet_clients_released_replies_leave_before_the_next_turn() {
+    assert!(replies_before_the_turn(true, true));
+    assert!(!replies_before_the_turn(true, false), "the log has not released it");
+    assert!(!replies_before_the_turn(false, true), "a write of its own costs time");
+}
+
+#[test]
+fn long_replies_leave_in_pieces_while_others_are_served() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
+    let body = "b".repeat(60_000);
+    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(received(&mut clients[0]), "INSERTED 1\r\n");
+    let mut quiet = rounds.connect();
+    for client in &mut clients {
+        client.write_all(&b"peek 1\r\n".repeat(10)).unwrap();
+    }
+    quiet.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.round();
+    assert_eq!(received(&mut quiet), "USING default\r\n");
+    let mut bytes: Vec<usize> = clients.iter_mut().map(|client| received(client).len()).collect();
+    // Without the limit, the sockets would take twelve times as many bytes.
+    let sent = bytes.iter().sum::<usize>();
+    assert!((256 << 10..(256 + 128) << 10).contains(&sent), "{sent}");
+    let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + body.len());
+    for _ in 0..200 {
+        rounds.round();
+        for (client, bytes) in clients.iter_mut().zip(&mut bytes) {
+            *bytes += received(client).len();
+        }
+    }
+    assert_eq!(bytes, [all; 20]);
+    assert!(!rounds.thread.has_more(), "the thread spins");
+}
+
+#[test]
+fn without_quiet_clients_a_round_sends_more_of_long_replies() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
+    let body = "b".repeat(60_000);
+    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    received(&mut clients[0]);
+    // The first reply of each client shows that it has much work.
+    for client in &mut clients {
+        client.write_all(b"peek 1\r\n").unwrap();
+    }
+    rounds.round();
+    rounds.finish();
+    for client in &mut clients {
+        received(client);
+        client.write_all(&b"peek 1\r\n".repeat(10)).unwrap();
+    }
+    rounds.forget_quiet();
+    rounds.round();
+    let sent = clients.iter_mut().map(|client| received(client).len()).sum::<usize>();
+    assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&sent), "{sent}");
+}
