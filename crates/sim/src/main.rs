@@ -1,13 +1,14 @@
-//! `lineshaft-sim SEED [--cluster] [--steps N] [--trace]` repeats one seed. `lineshaft-sim --seeds N
-//! [--from S] [--cluster] [--steps N] [--threads N]` runs many seeds. `--cluster`: three nodes instead
-//! of one server.
+//! `lineshaft-sim SEED [--cluster | --policies] [--steps N] [--trace]` repeats one seed.
+//! `lineshaft-sim --seeds N [--from S] [--cluster | --policies] [--steps N] [--threads N]` runs many
+//! seeds. `--cluster`: three nodes instead of one server. `--policies`: queues with policies that
+//! change often, on disks that are often full.
 
 use std::process::ExitCode;
 
 use lineshaft_sim::{Options, run, run_many};
 
-const USAGE: &str = "usage: lineshaft-sim SEED [--cluster] [--steps N] [--trace]
-       lineshaft-sim --seeds N [--from S] [--cluster] [--steps N] [--threads N]";
+const USAGE: &str = "usage: lineshaft-sim SEED [--cluster | --policies] [--steps N] [--trace]
+       lineshaft-sim --seeds N [--from S] [--cluster | --policies] [--steps N] [--threads N]";
 
 fn main() -> ExitCode {
     if let Some(request) = Request::read(std::env::args().skip(1)) {
@@ -34,6 +35,7 @@ impl Request {
             match argument.as_str() {
                 "--trace" => request.options.trace = true,
                 "--cluster" => request.options.cluster = true,
+                "--policies" => request.options.policies = true,
                 "--steps" => request.options.steps = number()?,
                 "--seeds" => request.seeds = Some(number()?),
                 "--from" => request.first = number()?,

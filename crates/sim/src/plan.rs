@@ -204,14 +204,15 @@ impl Plan {
             weights: Weights::new(storage, rng),
         };
         let has_items = plan.shares[2] > 0;
-        let plan = if plan.must_not_be_short() { plan.with_a_good_disk() } else { plan };
         // Runs with items have no operations that take several turns.
         let plan = if rng.one_in(200) && !has_items { plan.crowded() } else { plan };
         // The oracle alone cannot check several protocols together, or the text and thrift
         // protocols.
         let is_alone = plan.shares.iter().filter(|share| **share > 0).count() == 1;
         let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1..] == [0, 0];
-        if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
+        let is_judged_alone = is_alone && is_seen && !plan.crowd && rng.coin();
+        let plan = if is_judged_alone { plan.unmodelled(rng) } else { plan };
+        if plan.must_not_be_short() { plan.with_a_good_disk() } else { plan }
     }
 
     /// The plan of a run with a cluster. Only the oracle checks such a run.
@@ -331,6 +332,15 @@ impl Plan {
         }
     }
 
+    /// Fills the disk in some runs with policies. `rng` is separate, so that the other choices of a
+    /// seed stay the same.
+    pub(crate) fn choose_full_disks(&mut self, rng: &mut Rng) {
+        let can_be_full = self.storage != StorageKind::Memory && !self.must_not_be_short();
+        if self.has_policies() && can_be_full && rng.coin() {
+            self.weights = Weights { fill_disk: 3, empty_disk: 6, ..self.weights.clone() };
+        }
+    }
+
     /// Moves jobs in some runs. `rng` is separate, so that the other choices of a seed stay the same.
     /// The oracle cannot follow an item that an operator moves, so runs that only the oracle checks
     /// do not move items.
@@ -370,11 +380,16 @@ impl Plan {
         self.max_job_size + 1000
     }
 
+    /// True if queues have policies that refuse puts, move jobs, or set how changes are synced.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.shares[2] > 0 && self.weights.policies > 0 || self.keeps_results
+    }
+
     /// True if the disk must always have room. With a full disk, the model could not decide whether
     /// a policy or the disk caused a refusal. It also could not decide whether a policy moved a
-    /// job, or whether the disk lost a change.
+    /// job, or whether the disk lost a change. The oracle judges only what the server acknowledged.
     pub(crate) fn must_not_be_short(&self) -> bool {
-        self.shares[2] > 0 && self.weights.policies > 0 || self.keeps_results
+        self.has_policies() && self.unmodelled.is_none()
     }
 
     /// Plans no faults after which the log lacks room. Power can still fail in any call of the

@@ -23,11 +23,21 @@ pub struct Options {
     pub hash_seed: u64,
     /// True for a cluster of three nodes. False for one server.
     pub cluster: bool,
+    /// True if all clients speak Kestrel's memcache protocol, policies change often, and the disk is
+    /// often full. Only the oracle judges the run. Not for a cluster.
+    pub policies: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: 1000, trace: false, sabotage: Sabotage::None, hash_seed: 0, cluster: false }
+        Self {
+            steps: 1000,
+            trace: false,
+            sabotage: Sabotage::None,
+            hash_seed: 0,
+            cluster: false,
+            policies: false,
+        }
     }
 }
 
@@ -42,12 +52,18 @@ pub struct BrokenPromise {
     pub problem: String,
     /// True if the run was that of a cluster.
     pub cluster: bool,
+    /// True if [`Options::policies`] was.
+    pub policies: bool,
 }
 
 impl fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, steps, problem, cluster } = self;
-        let mode = if *cluster { " --cluster" } else { "" };
+        let Self { seed, steps, problem, cluster, policies } = self;
+        let mode = match (cluster, policies) {
+            (true, _) => " --cluster",
+            (false, true) => " --policies",
+            (false, false) => "",
+        };
         write!(
             f,
             "seed {seed}: {problem}\nreplay it with: \
@@ -58,8 +74,8 @@ impl fmt::Display for BrokenPromise {
 
 /// Makes the run of one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
-    let Options { steps, cluster, .. } = options;
-    let broken = |problem| BrokenPromise { seed, steps, problem, cluster };
+    let Options { steps, cluster, policies, .. } = options;
+    let broken = |problem| BrokenPromise { seed, steps, problem, cluster, policies };
     // If an assertion of the engine panics, this counts as a broken promise. The panic can leave
     // the world half changed, but no code uses the world afterwards.
     let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -148,6 +164,7 @@ impl Summary {
             cooled,
             reclaimed,
             refusals,
+            refusals_with_policies,
             recovered_jobs,
             lost_changes,
             grabs,
@@ -185,6 +202,7 @@ impl Summary {
         self.cooled += cooled;
         self.reclaimed += reclaimed;
         self.refusals += refusals;
+        self.refusals_with_policies += refusals_with_policies;
         self.recovered_jobs += recovered_jobs;
         self.lost_changes += lost_changes;
         self.grabs += grabs;

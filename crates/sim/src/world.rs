@@ -92,6 +92,8 @@ pub struct Summary {
     pub refusals: u64,
     /// Jobs that existed after restarts.
     pub recovered_jobs: u64,
+    /// Such refusals in runs with policies that only the oracle judges.
+    pub refusals_with_policies: u64,
     /// Changes that a restart lost. No reply had reported these changes.
     pub lost_changes: u64,
     /// Jobs that Gearman workers grabbed.
@@ -160,11 +162,15 @@ impl World {
             // Its plan is complete.
         } else if options.sabotage.chooses_rules() {
             plan.limit_hand_outs();
+        } else if options.policies {
+            plan.limit_hand_outs();
+            plan.choose_full_disks(&mut Rng::new(seed.rotate_left(40)));
         } else if options.is_sabotaged() {
             // Most sabotages need the model's state.
             plan.unmodelled = None;
         } else {
             plan.choose_moves(&mut Rng::new(seed.rotate_left(32)));
+            plan.choose_full_disks(&mut Rng::new(seed.rotate_left(40)));
         }
         let mut trace = Trace::new(options.trace);
         let now = EPOCH_MS + rng.below(100_000);

@@ -6,6 +6,7 @@ use lineshaft_sim::{Options, Sabotage, run, run_many};
 
 /// Seeds that are the same on every machine.
 const FIXED_SEEDS: u64 = 4_000;
+const POLICY_SEEDS: u64 = 500;
 
 /// The number of new seeds in every run.
 const FRESH_SEEDS: u64 = 500;
@@ -37,6 +38,18 @@ const SEEDS_THAT_FAILED: [u64; 21] = [
 
 /// Each kind of sabotage must be noticed within this number of runs.
 const SABOTAGED_SEEDS: u64 = 10_000;
+
+#[test]
+fn policies_keep_their_promises_on_full_disks() {
+    let options = Options { policies: true, ..Options::default() };
+    let summary = run_many(0, POLICY_SEEDS, 2, options).unwrap_or_else(|broken| panic!("{broken}"));
+    assert!(summary.refusals_with_policies > POLICY_SEEDS / 20, "{summary:?}");
+    assert!(summary.restarts > POLICY_SEEDS, "{summary:?}");
+    assert!(summary.judged.item_holds > POLICY_SEEDS, "{summary:?}");
+    assert!(summary.judged.slots > POLICY_SEEDS, "{summary:?}");
+    assert!(summary.judged.rates > POLICY_SEEDS / 20, "{summary:?}");
+    assert!(summary.judged.limits > POLICY_SEEDS / 20, "{summary:?}");
+}
 
 #[test]
 fn fixed_seeds_keep_every_promise() {

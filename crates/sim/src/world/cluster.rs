@@ -238,7 +238,7 @@ impl World {
         self.summary.restarts += 1;
         let now = broker.last_time().0;
         // With policies, a queue may have a weaker sync setting. Then its changes are not certain.
-        let is_certain = !self.plan.must_not_be_short();
+        let is_certain = !self.plan.has_policies();
         let certain = if is_certain { Certain::Sent } else { Certain::Nothing };
         self.oracle.restarted(certain, now);
         let jobs = broker.stream().map_or(0, |stream| stream.at().jobs);

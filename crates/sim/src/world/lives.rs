@@ -179,7 +179,7 @@ impl World {
                     let is_certain = worst == CrashKind::Killed || sync == log::Sync::Always;
                     // With policies, a queue may have a weaker sync setting. Then its changes are
                     // not certain.
-                    let is_certain = is_certain && !self.plan.must_not_be_short();
+                    let is_certain = is_certain && !self.plan.has_policies();
                     self.oracle
                         .restarted(if is_certain { Certain::Sent } else { Certain::Nothing }, wall);
                     return self.begin(broker, wall, (report.next_id, report.jobs));

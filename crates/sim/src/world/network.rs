@@ -188,6 +188,9 @@ impl World {
         if has_policies {
             self.model.may_refuse = refused_by_log(&self.process.broker) > refused;
         }
+        if self.plan.unmodelled.is_some() && self.plan.has_policies() {
+            self.summary.refusals_with_policies += refused_by_log(&self.process.broker) - refused;
+        }
         let answer = Answer::from(outbox);
         if !answer.bytes.is_empty() {
             self.trace.bytes(format_args!("{number} >"), &answer.bytes);

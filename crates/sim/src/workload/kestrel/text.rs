@@ -107,7 +107,7 @@ impl Writer<'_> {
 }
 
 fn has_trouble_with_room(plan: &Plan) -> bool {
-    plan.storage != StorageKind::Memory && !plan.must_not_be_short()
+    plan.storage != StorageKind::Memory && !plan.has_policies()
 }
 
 pub(in crate::workload) fn garbage(bytes: &mut Vec<u8>, rng: &mut Rng) {
