@@ -31,6 +31,7 @@ pub(crate) fn done(t: &Texts, uri: &Uri) -> Markup {
         "set-aside" => Some(t.actions.set_aside_done),
         "cancelled" => Some(t.actions.cancelled),
         "closed" => Some(t.connections.closed),
+        "reloaded" => Some(t.policies.reloaded),
         "session" => Some(t.sessions.ended),
         _ => None,
     });

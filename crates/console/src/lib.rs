@@ -72,6 +72,7 @@ pub fn router(api: Api) -> Router {
         .route("/cluster", get(pages::cluster::page))
         .route("/log/backup", post(pages::log::back_up))
         .route("/policies", get(pages::policies::page))
+        .route("/policies/reload", post(pages::policies::reload))
         .route("/help", get(pages::help::page))
         .route("/login", get(pages::login::page).post(pages::login::sign_in))
         .route("/look", post(look::choose))

@@ -537,6 +537,10 @@ pub(crate) struct Policies {
     pub(crate) rules: &'static str,
     pub(crate) later_wins: &'static str,
     pub(crate) empty: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) reload_remark: &'static str,
+    pub(crate) reload: &'static str,
+    pub(crate) reloaded: &'static str,
 }
 
 pub(crate) struct Help {

@@ -108,8 +108,15 @@ pub(crate) async fn post_login_code(
 )]
 pub(crate) async fn post_reload(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    let reloaded = (api.setup.reload)().await;
-    let changed =
-        reloaded.map_err(|mistakes| Problem::new(ProblemKind::BadConfiguration, mistakes))?;
+    let changed = api.reload().await?;
     Ok(with_json(StatusCode::OK, &types::Reloaded { changed }))
+}
+
+impl Api {
+    /// Reads the configuration again. Returns the settings that have changed. If the configuration
+    /// has a mistake, or if a change needs a restart, nothing changes.
+    pub async fn reload(&self) -> Result<Vec<String>, Problem> {
+        let reloaded = (self.setup.reload)().await;
+        reloaded.map_err(|mistakes| Problem::new(ProblemKind::BadConfiguration, mistakes))
+    }
 }

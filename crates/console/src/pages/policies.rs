@@ -1,16 +1,24 @@
 //! The policies: the rules in force, and what a name gets.
 
-use api::types::Setting;
-use api::{Api, parse_name};
+use api::types::{Role, Setting};
+use api::{Api, Principal, parse_name};
+use axum::Extension;
 use axum::extract::State;
+use axum::response::Response;
 use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::texts::Texts;
+use crate::{PREFIX, actions};
 
-pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts, uri: Uri) -> Result {
+pub(crate) async fn page(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    texts: &'static Texts,
+    uri: Uri,
+) -> Result {
     let t = &texts.policies;
     let query = uri.query().unwrap_or_default();
     let name = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "name");
@@ -20,8 +28,10 @@ pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts, uri: Uri
         None => None,
     };
     let rules = api.policies().items;
+    let may_reload = principal.require(Role::Admin).is_ok();
     let contents = html! {
         div .title { h1 { (texts.frame.policies) } }
+        (actions::done(texts, &uri))
         form .filter {
             input type="search" name="name" value=[&name] placeholder=(t.name)
                 aria-label=(t.name);
@@ -46,6 +56,13 @@ pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts, uri: Uri
                 (settings(texts, &rule.settings))
             }
         }
+        @if may_reload {
+            section #reload {
+                h2 { (t.file) }
+                p { (t.reload_remark) }
+                (actions::form(&principal, &format!("{PREFIX}/policies/reload"), t.reload, &html! {}))
+            }
+        }
     };
     let equal = match &name {
         Some(name) => Equal::default()
@@ -53,7 +70,18 @@ pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts, uri: Uri
             .get("/policies/effective", &[("name", Some(name))]),
         None => Equal::default().file_command(&["config", "show"], None).get("/policies", &[]),
     };
+    let equal = if may_reload { equal.request("POST", "/server/reload", None) } else { equal };
     Ok(Page::new(&api, "/policies", texts.frame.policies, contents).equal_to(equal))
+}
+
+/// Reads the configuration again.
+pub(crate) async fn reload(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+) -> Result<Response> {
+    principal.require(Role::Admin)?;
+    api.reload().await?;
+    Ok(actions::back(&format!("{PREFIX}/policies"), "reloaded"))
 }
 
 fn settings(t: &Texts, settings: &[Setting]) -> Markup {

@@ -463,6 +463,10 @@ pub(super) static TEXTS: Texts = Texts {
         rules: "Rules",
         later_wins: "a later rule wins",
         empty: "No rule. All queues have the defaults.",
+        file: "Configuration",
+        reload_remark: "The server reads its file again. If the file has a mistake, nothing changes.",
+        reload: "Reload the configuration",
+        reloaded: "The configuration was read again, and applies.",
     },
     help: Help {
         words: "Words",

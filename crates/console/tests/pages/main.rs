@@ -2,6 +2,7 @@
 
 mod history;
 mod redrive;
+mod reload;
 mod world;
 
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A console over a broker in memory.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use api::{Api, ServerInfo, Setup};
 use axum::Router;
@@ -25,6 +25,8 @@ pub(crate) struct World {
     pub(crate) broker: Broker,
     pub(crate) api: Api,
     pub(crate) site: Site,
+    /// What is wrong in the file of the configuration.
+    pub(crate) mistake: Arc<Mutex<Option<String>>>,
 }
 
 pub(crate) struct Shown {
@@ -55,6 +57,8 @@ impl World {
         bodies: api::BodySettings,
         cluster: Option<Box<dyn Fn() -> api::types::Cluster + Send + Sync>>,
     ) -> World {
+        let mistake: Arc<Mutex<Option<String>>> = Arc::default();
+        let reload = mistake.clone();
         let broker = Broker::memory(EngineSetup::default(), NOW);
         broker.add_mailbox(Arc::new(Deaf));
         let api = Api::new(Setup {
@@ -66,7 +70,10 @@ impl World {
             has_console: true,
             body_bytes_max: 1 << 20,
             backup: Box::new(|_| Err("no log".to_owned())),
-            reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
+            reload: Box::new(move || {
+                let mistake = reload.lock().expect("no panic").clone();
+                Box::pin(async { mistake.map_or(Ok(Vec::new()), Err) })
+            }),
             show_setting: |setting| format!("{setting:?}"),
             connections: Box::new(()),
             cluster,
@@ -75,7 +82,7 @@ impl World {
         let router = Router::new()
             .merge(console::router(api.clone()))
             .nest(api::PREFIX, api::router(api.clone()));
-        World { broker, api, site: Site::new(router) }
+        World { broker, api, site: Site::new(router), mistake }
     }
 
     pub(crate) fn put(&self, queue: &[u8], body: &[u8]) -> u64 {
