@@ -274,20 +274,50 @@ fn wait_at_tubes(site: &mut Site) -> Box<dyn Any> {
     Box::new((0..100).map(wait).collect::<Vec<_>>())
 }
 
+/// The policy of the servers below: a job is a duplicate for an hour.
+const UNIQUE: &str = "[[policy]]\nmatch = \"*\"\nunique = { by = \"body\", window = \"1h\" }\n";
+
+/// The number of jobs with a key.
+const KEYS: usize = 100_000;
+
+fn put_unique_jobs(site: &mut Site) -> Box<dyn Any> {
+    let mut stream = connect(site);
+    let put = |number| format!("put 0 0 60 12\r\nunique{number:06}\r\n").into_bytes();
+    assert!(ask_all(&mut stream, (0..KEYS).map(put)).is_empty());
+    let again = ask_all(&mut stream, (0..KEYS).map(put));
+    assert!(again.is_empty(), "the answer is the other job");
+    assert_eq!(metric(site, "lineshaft_duplicate_puts_total") as usize, KEYS);
+    Box::new(stream)
+}
+
+fn remember_keys(site: &mut Site) -> Box<dyn Any> {
+    let stream = put_unique_jobs(site);
+    let mut deleting = connect(site);
+    let deleted =
+        ask_all(&mut deleting, (1..=KEYS).map(|id| format!("delete {id}\r\n").into_bytes()));
+    assert_eq!(deleted.len(), KEYS);
+    stream
+}
+
 #[test]
 fn queues_registrations_and_waits_are_in_the_account() {
     // The account may be less exact for the lists of waiters, because a list doubles its memory
     // when it grows.
-    let kinds: [(Enlarge, f64); 5] = [
+    let kinds: [(Enlarge, f64); 7] = [
         (create_functions, 0.1),
         (create_functions_with_long_names, 0.1),
         (register_workers, 0.1),
         (use_queues_of_items, 0.1),
         (wait_at_tubes, 0.2),
+        (put_unique_jobs, 0.1),
+        (remember_keys, 0.1),
     ];
     for (kind, (enlarge, error_max)) in kinds.into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("lineshaft.toml"), UNIQUE).unwrap();
         let arguments = [
+            "--config",
+            "lineshaft.toml",
             "--data",
             "d",
             "--sync",
