@@ -113,6 +113,8 @@ pub(crate) struct Plan {
     pub(crate) dialects: [u64; 3],
     /// True if some policies refuse puts.
     pub(crate) refusing: bool,
+    /// True if policies change although no client speaks Kestrel.
+    pub(crate) changes_jobs: bool,
     /// True if clients use another name of a queue, by the policy `same_as`.
     pub(crate) renames: bool,
     /// True if the results of Gearman's jobs are kept during the whole run.
@@ -184,6 +186,7 @@ impl Plan {
                 [1, 1, 1],
             ]),
             refusing: rng.coin(),
+            changes_jobs: false,
             renames: false,
             keeps_results: false,
             gearman,
@@ -364,6 +367,23 @@ impl Plan {
         *self = self.clone().with_a_good_disk();
     }
 
+    /// Makes the run one of clients of beanstalkd or of Kestrel, with policies that change, on disks
+    /// that can be full. Only the oracle judges it.
+    pub(crate) fn judge_policies(&mut self, rng: &mut Rng) {
+        self.limit_hand_outs();
+        if rng.coin() {
+            (self.shares, self.changes_jobs) = ([1, 0, 0], true);
+            // A job fails several times only while the policies and the process stay the same.
+            self.weights.policies = *rng.pick(&[1, 3, 12]);
+            if rng.coin() {
+                let weights = self.weights.clone();
+                self.weights =
+                    Weights { kill: 0, power: 0, plan_crash: 0, clean_stop: 0, ..weights };
+            }
+        }
+        self.choose_full_disks(rng);
+    }
+
     fn unmodelled(self, rng: &mut Rng) -> Self {
         let memory_bytes = if rng.coin() { Some(rng.between(12_000, 100_000)) } else { None };
         let slice_units = *rng.pick(&[4, 20, 100]);
@@ -382,7 +402,12 @@ impl Plan {
 
     /// True if queues have policies that refuse puts, move jobs, or set how changes are synced.
     pub(crate) fn has_policies(&self) -> bool {
-        self.shares[2] > 0 && self.weights.policies > 0 || self.keeps_results
+        self.changes_policies() || self.keeps_results
+    }
+
+    /// True if policies change during the run.
+    pub(crate) fn changes_policies(&self) -> bool {
+        (self.shares[2] > 0 || self.changes_jobs) && self.weights.policies > 0
     }
 
     /// True if the disk must always have room. With a full disk, the model could not decide whether

@@ -23,8 +23,8 @@ pub struct Options {
     pub hash_seed: u64,
     /// True for a cluster of three nodes. False for one server.
     pub cluster: bool,
-    /// True if all clients speak Kestrel's memcache protocol, policies change often, and the disk is
-    /// often full. Only the oracle judges the run. Not for a cluster.
+    /// True if all clients speak beanstalkd's protocol, or all speak Kestrel's memcache protocol, policies
+    /// change often, and the disk is often full. Only the oracle judges the run. Not for a cluster.
     pub policies: bool,
 }
 
@@ -285,6 +285,7 @@ impl Judgements {
             keys,
             pauses,
             duplicates,
+            retries,
             outcomes,
             sleeps,
             handles,
@@ -300,6 +301,7 @@ impl Judgements {
         self.keys += keys;
         self.pauses += pauses;
         self.duplicates += duplicates;
+        self.retries += retries;
         self.outcomes += outcomes;
         self.sleeps += sleeps;
         self.handles += handles;

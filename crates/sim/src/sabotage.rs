@@ -59,7 +59,7 @@ pub enum Sabotage {
     OpenKeys,
     /// As [`OpenGates`](Self::OpenGates). All policies limit jobs, in a strict order.
     OpenOrders,
-    /// Jobs with the same key are different jobs, once the first one is done.
+    /// Jobs with the same key are different jobs, once the first one is done or leased.
     ForgottenClaims,
     /// Failed jobs are tried again without end.
     EndlessRetries,

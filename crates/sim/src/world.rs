@@ -163,8 +163,7 @@ impl World {
         } else if options.sabotage.chooses_rules() {
             plan.limit_hand_outs();
         } else if options.policies {
-            plan.limit_hand_outs();
-            plan.choose_full_disks(&mut Rng::new(seed.rotate_left(40)));
+            plan.judge_policies(&mut Rng::new(seed.rotate_left(56)));
         } else if options.is_sabotaged() {
             // Most sabotages need the model's state.
             plan.unmodelled = None;
@@ -212,6 +211,9 @@ impl World {
         let memory_limit = memory_limit.map(|bytes| broker.memory_usage().used_bytes + bytes);
         if plan.unmodelled.is_some() {
             oracle.slices_are_short();
+        }
+        if plan.changes_jobs {
+            oracle.policies_change_jobs();
         }
         if memory_limit.is_some() {
             oracle.memory_is_limited();

@@ -49,6 +49,8 @@ fn policies_keep_their_promises_on_full_disks() {
     assert!(summary.judged.slots > POLICY_SEEDS, "{summary:?}");
     assert!(summary.judged.rates > POLICY_SEEDS / 20, "{summary:?}");
     assert!(summary.judged.limits > POLICY_SEEDS / 20, "{summary:?}");
+    assert!(summary.judged.duplicates > 0, "{summary:?}");
+    assert!(summary.judged.retries > 0, "{summary:?}");
 }
 
 #[test]
@@ -152,7 +154,11 @@ fn assert_is_noticed(sabotage: Sabotage, words: &str) {
 /// Checks that the oracle notices the sabotage in some run. In other runs, the model may notice it
 /// first.
 fn assert_oracle_notices(sabotage: Sabotage, words: &str) {
-    let options = Options { sabotage, ..Options::default() };
+    assert_oracle_notices_with(Options { sabotage, ..Options::default() }, words);
+}
+
+fn assert_oracle_notices_with(options: Options, words: &str) {
+    let sabotage = options.sabotage;
     let is_it = |problem: &str| problem.starts_with("oracle:") && problem.contains(words);
     let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options).err());
     let is_noticed = problems.any(|broken| is_it(&broken.problem));
@@ -292,6 +298,20 @@ fn the_oracle_notices_hand_outs_in_a_pause() {
 #[test]
 fn doubles_within_a_window_are_noticed() {
     assert_is_noticed(Sabotage::ForgottenClaims, "");
+}
+
+#[test]
+fn the_oracle_notices_doubles_of_jobs_that_are_there() {
+    let sabotage = Sabotage::ForgottenClaims;
+    let options = Options { sabotage, policies: true, ..Options::default() };
+    assert_oracle_notices_with(options, "has the key");
+}
+
+#[test]
+fn the_oracle_notices_retries_without_end() {
+    let sabotage = Sabotage::EndlessRetries;
+    let options = Options { sabotage, policies: true, ..Options::default() };
+    assert_oracle_notices_with(options, "times, the limit is");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use broker::policy::Rules;
 
 use super::gates::Gates;
+use super::retries::Retries;
 use super::rules::{QueueRules, RuleHistory};
 use super::terms::{Conn, Lasting, ReplyEnd};
 use super::unique::Uniques;
@@ -43,6 +44,7 @@ pub(super) struct Items {
     rule_history: RuleHistory,
     pub(super) gates: Gates,
     pub(super) uniques: Uniques,
+    pub(super) retries: Retries,
     bodies: BTreeMap<Vec<u8>, usize>,
     known: Vec<Item>,
     /// The places, by item and queue.
@@ -151,6 +153,7 @@ impl Items {
             rule_history: RuleHistory::new(),
             gates: Gates::default(),
             uniques: Uniques::default(),
+            retries: Retries::default(),
             bodies: BTreeMap::new(),
             known: Vec::new(),
             places: BTreeMap::new(),
@@ -176,6 +179,7 @@ impl Items {
         self.rule_history.changed(rules, self.in_slices);
         self.gates.changed(rules, self.in_slices);
         self.uniques.changed(rules, self.in_slices);
+        self.retries.changed(rules, self.in_slices);
         self.mark_uncertain_by_rules();
     }
 
@@ -298,6 +302,7 @@ impl Items {
         self.rule_history.settled();
         self.gates.settled();
         self.uniques.settled();
+        self.retries.settled();
         for place in self.places.values_mut().filter(|place| place.state == State::Returning) {
             (place.state, place.changed) = (State::Ready, self.tick);
         }

@@ -129,6 +129,11 @@ impl Jobs {
         }
     }
 
+    /// Notes that others than the clients of beanstalkd can change jobs.
+    pub(super) fn lose_certainty(&mut self) {
+        self.alone = false;
+    }
+
     // --- Puts ---
 
     pub(super) fn inserted(
@@ -464,7 +469,17 @@ impl Jobs {
         };
     }
 
+    /// The queue of a job, if the oracle knows it.
+    pub(super) fn queue_of(&self, id: u64) -> Option<&str> {
+        self.known.get(&id).map(|job| job.queue.as_str())
+    }
+
     // --- Looks ---
+
+    /// True if the job was acknowledged, and no client has ended it.
+    pub(super) fn is_there(&self, id: u64) -> bool {
+        self.known.get(&id).is_some_and(|job| !job.may_be_lost())
+    }
 
     pub(super) fn seen(&self, id: u64) -> Checked {
         match self.ended.get(&id) {

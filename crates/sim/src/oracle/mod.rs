@@ -15,6 +15,7 @@ mod jobs;
 mod kestrel;
 mod lives;
 mod memcache;
+mod retries;
 mod rules;
 mod terms;
 mod unique;
@@ -33,6 +34,7 @@ use items::Items;
 use jobs::Jobs;
 use kestrel::Connections;
 use lives::Lives;
+use retries::JobRef;
 pub(crate) use terms::Certain;
 use terms::{Conn, Lasting, ReplyEnd};
 use wire::{Reply, Request};
@@ -123,6 +125,11 @@ impl Oracle {
             is_blind: false,
             is_stopped: false,
         }
+    }
+
+    /// Notes that queues of jobs have policies: they can delay, bury, move or end jobs.
+    pub(crate) fn policies_change_jobs(&mut self) {
+        self.jobs.lose_certainty();
     }
 
     /// Notes that slices of work are short, so that an operation on many jobs takes several slices.
@@ -336,7 +343,13 @@ impl Oracle {
                 let body = pending.body.strip_suffix(b"\r\n").ok_or("the body is not whole")?;
                 let parameters = (*pri, *delay, *ttr);
                 if self.items.ever_unique() {
-                    self.items.uniques.answered(reply.id, (&queue, body), pending.arrival, now)?;
+                    self.items.uniques.answered(
+                        reply.id,
+                        (&queue, body),
+                        pending.arrival,
+                        now,
+                        |id| jobs.is_there(id),
+                    )?;
                     jobs.bumps |= self.items.ever_bumps();
                     let job = (reply.id, body);
                     return jobs.inserted_or_there(reply_end, job, &queue, parameters, now);
@@ -351,6 +364,9 @@ impl Oracle {
                     jobs.check_order(reply.id, &watched, now)?;
                     if let [queue] = &watched[..] {
                         self.items.gates.handed_out(queue, now)?;
+                        if jobs.queue_of(reply.id) == Some(queue) {
+                            self.items.retries.handed_out(JobRef::Job(reply.id), queue)?;
+                        }
                     }
                 }
                 return jobs.reserved(
@@ -365,6 +381,7 @@ impl Oracle {
                 return jobs.check_nothing_ready(&stream.watched_queues(), now);
             }
             (Request::ReserveJob(id), "RESERVED") => {
+                self.items.retries.exempt(*id);
                 jobs.check_body(*id, &reply.body)?;
                 return jobs.reserved_by_id(reply_end.conn, *id, now);
             }
@@ -379,8 +396,12 @@ impl Oracle {
             }
             (Request::Bury { id, pri }, "BURIED") => return jobs.buried(reply_end, *id, *pri, now),
             (Request::Touch(id), "TOUCHED") => return jobs.touched(reply_end.conn, *id, now),
-            (Request::KickJob(id), "KICKED") => return jobs.kicked_one(reply_end, *id, now),
+            (Request::KickJob(id), "KICKED") => {
+                self.items.retries.forget(*id);
+                return jobs.kicked_one(reply_end, *id, now);
+            }
             (Request::Kick, "KICKED") => {
+                self.items.retries.forget_all(&stream.used);
                 jobs.kicked(Some(&stream.used), Lasting::IfSent(reply_end));
             }
             (Request::Pause { name, seconds }, "PAUSED") => {
@@ -447,6 +468,7 @@ impl Oracle {
     pub(crate) fn moved(&mut self, id: u64, queue: &str, now: u64) {
         self.note_waits(now);
         self.items.uniques.give_up();
+        self.items.retries.forget(id);
         self.items.gates.moved(id);
         self.jobs.moved(id, queue, now);
     }
@@ -455,6 +477,7 @@ impl Oracle {
     pub(crate) fn set_aside(&mut self, id: u64, now: u64) {
         self.note_waits(now);
         self.items.uniques.give_up();
+        self.items.retries.forget(id);
         self.items.gates.moved(id);
         self.jobs.doubt(id);
     }
@@ -462,6 +485,7 @@ impl Oracle {
     /// Notes that an operator brought a dead letter or a buried job back.
     pub(crate) fn redriven(&mut self, id: u64, now: u64) {
         self.note_waits(now);
+        self.items.retries.forget(id);
         self.jobs.doubt(id);
     }
 
@@ -512,6 +536,7 @@ impl Oracle {
     /// of this process follow those of the process before it.
     pub(crate) fn began(&mut self, rules: &Rules, opened: u64, knows_time: bool) {
         self.items.uniques.began(rules);
+        self.items.retries.began(rules);
         if knows_time {
             self.items.gates.began(rules, opened);
         } else {
@@ -571,6 +596,7 @@ impl Oracle {
             keys: self.items.gates.keys_judged,
             pauses: self.items.gates.pauses_judged,
             duplicates: self.items.uniques.judged,
+            retries: self.items.retries.judged,
         }
     }
 }
@@ -600,6 +626,8 @@ pub struct Judgements {
     pub pauses: u64,
     /// Puts with the key of another put, within the window of the policy.
     pub duplicates: u64,
+    /// Hand-outs of jobs that were released before, in queues with a limit of retries.
+    pub retries: u64,
     /// Outcomes of Gearman's jobs that clients were told.
     pub outcomes: u64,
     /// Sleeping workers whose jobs were looked for.

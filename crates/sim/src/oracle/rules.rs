@@ -40,15 +40,28 @@ pub(super) struct QueueRules {
     /// Which jobs are the same, if the oracle knows this kind of key and window.
     pub(super) uniqueness: Option<Uniqueness>,
     part: Option<Part>,
-    window_ms: Option<u64>,
+    window: Option<KeyWindow>,
     ignores_buried: bool,
+    retries: bool,
+    retry_limit: Option<u32>,
+    skips_releases: bool,
+    skips_disconnects: bool,
 }
 
-/// Jobs with the same key are the same job for a time after the put.
+/// Jobs with the same key are the same job for some time.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) struct Uniqueness {
     pub(super) part: Part,
-    pub(super) window_ms: u64,
+    pub(super) window: KeyWindow,
+}
+
+/// How long a job has its key.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum KeyWindow {
+    /// For this many milliseconds from its put.
+    For(u64),
+    /// As long as the job is there.
+    UntilDone,
 }
 
 /// The part of a body that is the key.
@@ -111,6 +124,13 @@ impl QueueRules {
         self.rate.is_some() || self.concurrency.is_some()
     }
 
+    /// How many failures a job may have and be handed out again. `None`: any number, or some ends of an
+    /// attempt are no failures.
+    pub(super) fn retry_limit(&self) -> Option<u32> {
+        let counts_all = !self.skips_releases && !self.skips_disconnects;
+        self.retry_limit.filter(|_| self.retries && counts_all)
+    }
+
     /// The times of the day at which the queue hands out no jobs.
     pub(super) fn window(&self) -> Option<Window> {
         let cron = self.pause_cron.as_ref().filter(|_| self.is_paused)?;
@@ -156,15 +176,20 @@ impl QueueRules {
                 self.part = key.as_ref().and_then(|key| Part::of(key.as_str()));
             }
             Setting::UniqueWindow(window) => {
-                self.window_ms = match window {
-                    UniqueWindow::For(millis) => Some(*millis),
-                    UniqueWindow::UntilDone | UniqueWindow::UntilStart => None,
+                self.window = match window {
+                    UniqueWindow::For(millis) => Some(KeyWindow::For(*millis)),
+                    UniqueWindow::UntilDone => Some(KeyWindow::UntilDone),
+                    UniqueWindow::UntilStart => None,
                 };
             }
             Setting::OnDuplicate(answer) => {
                 self.refuses_duplicates = *answer == OnDuplicate::Refuse;
                 self.replaces_bodies = *answer == OnDuplicate::ReplaceBody;
             }
+            Setting::Retries(is_on) => self.retries = *is_on,
+            Setting::RetryLimit(limit) => self.retry_limit = Some(*limit),
+            Setting::RetryRelease(counts) => self.skips_releases = !counts,
+            Setting::RetryDisconnect(counts) => self.skips_disconnects = !counts,
             Setting::IgnoreBuried(ignores) => self.ignores_buried = *ignores,
             Setting::FairKey(key) => self.fair_key.clone_from(key),
             Setting::Aging(aging) => self.is_aging = aging.is_some(),
@@ -179,14 +204,10 @@ impl QueueRules {
             | Setting::CopyTo(_)
             | Setting::SameAs(_)
             | Setting::BlockFor(_)
-            | Setting::Retries(_)
-            | Setting::RetryLimit(_)
             | Setting::RetryBackoff(_)
             | Setting::RetryBase(_)
             | Setting::RetryMax(_)
             | Setting::RetryJitter(_)
-            | Setting::RetryRelease(_)
-            | Setting::RetryDisconnect(_)
             | Setting::DeadQueue(_)
             | Setting::DeadKeep(_)
             | Setting::DeadJobsMax(_)
@@ -203,9 +224,9 @@ impl QueueRules {
             | Setting::ResultKeep(_)
             | Setting::DurableLeases(_) => {}
         }
-        let window = if self.ignores_buried { None } else { self.window_ms };
+        let window = if self.ignores_buried { None } else { self.window };
         let part_and_window = self.part.zip(window);
-        self.uniqueness = part_and_window.map(|(part, window_ms)| Uniqueness { part, window_ms });
+        self.uniqueness = part_and_window.map(|(part, window)| Uniqueness { part, window });
     }
 }
 

@@ -1,11 +1,12 @@
-//! The record of keys. Checks that of two puts with the same key, within a window that counts from the
-//! put, one makes the job, whatever has become of this job meanwhile. The oracle reads the keys itself.
+//! The record of keys. Checks that of two puts with the same key, one makes the job: within a window that
+//! counts from the put, whatever has become of this job meanwhile, or as long as the job is there. The
+//! oracle reads the keys itself.
 
 use std::collections::BTreeMap;
 
 use broker::policy::Rules;
 
-use super::rules::{QueueRules, Uniqueness, parent_of, resolve};
+use super::rules::{KeyWindow, QueueRules, Uniqueness, parent_of, resolve};
 use super::terms::Conn;
 use crate::Checked;
 
@@ -15,7 +16,9 @@ pub(super) struct Uniques {
     rules: Rules,
     /// True if the earlier rules can still apply to some queues.
     is_changing: bool,
-    /// True if a job can end, or could, although it is not done. Then its key is free.
+    /// True if a job can end by the rules in force, although it is not done. Then its key is free.
+    lets_die: bool,
+    /// True if a client or an operator could end jobs in this way.
     is_over: bool,
     puts: BTreeMap<(String, Vec<u8>), Answers>,
     /// The last bytes that each connection has sent.
@@ -60,7 +63,7 @@ impl Uniques {
     pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
         self.rules = rules.clone();
         self.is_changing = true;
-        self.is_over |= super::rules::lets_jobs_die(rules);
+        self.lets_die = super::rules::lets_jobs_die(rules);
         if !in_slices {
             self.settled();
         }
@@ -76,6 +79,7 @@ impl Uniques {
     pub(super) fn began(&mut self, rules: &Rules) {
         self.rules = rules.clone();
         self.is_changing = false;
+        self.lets_die = super::rules::lets_jobs_die(rules);
         self.puts.clear();
     }
 
@@ -84,19 +88,22 @@ impl Uniques {
         let rules = resolve(&self.rules, queue, None);
         let as_child = resolve(&self.rules, queue, parent_of(queue));
         let is_plain = !rules.is_alias && !rules.fanout_only && !rules.ends_jobs();
-        (rules == as_child && is_plain && !self.is_changing && !self.is_over).then_some(rules)
+        let is_certain = !self.is_changing && !self.lets_die && !self.is_over;
+        (rules == as_child && is_plain && is_certain).then_some(rules)
     }
 
     /// A put with this body, which arrived at the moment `arrival`, was answered with this job now.
+    /// `is_there` says whether a job certainly is there.
     pub(super) fn answered(
         &mut self,
         id: u64,
         (queue, body): (&str, &[u8]),
         arrival: u64,
         now: u64,
+        is_there: impl Fn(u64) -> bool,
     ) -> Checked {
         let uniqueness = self.rules_of(queue).and_then(|rules| rules.uniqueness);
-        let Some(Uniqueness { part, window_ms }) = uniqueness else { return Ok(()) };
+        let Some(Uniqueness { part, window }) = uniqueness else { return Ok(()) };
         let key = part.key(body);
         if key.is_empty() {
             return Ok(());
@@ -111,11 +118,13 @@ impl Uniques {
                 // The last request was answered with another job, so this job was not there yet.
                 answers.put_after = Some(last.arrival);
             }
-            if let Some(put) = last.put_after.filter(|put| last.id != id && now < put + window_ms) {
+            let has_key = match window {
+                KeyWindow::For(ms) => last.put_after.is_some_and(|put| now < put + ms),
+                KeyWindow::UntilDone => is_there(last.id),
+            };
+            if last.id != id && has_key {
                 let (other, key) = (last.id, String::from_utf8_lossy(&key));
-                return Err(format!(
-                    "job {other} of {queue}, put after {put}, has the key {key:?}"
-                ));
+                return Err(format!("job {other} of {queue} has the key {key:?}: {last:?}"));
             }
         }
         self.puts.insert((queue.to_owned(), key), answers);
@@ -140,7 +149,7 @@ mod tests {
     }
 
     fn put(uniques: &mut Uniques, id: u64, body: &[u8], now: u64) -> Checked {
-        uniques.answered(id, ("q", body), now, now)
+        uniques.answered(id, ("q", body), now, now, |_| false)
     }
 
     #[test]
@@ -154,6 +163,40 @@ mod tests {
         let error = put(&mut uniques, 4, b"a", 99).expect_err("job 2 was put after 0");
         assert!(error.contains("job 2 of q"), "{error}");
         assert_eq!(uniques.judged, 1);
+    }
+
+    #[test]
+    fn a_double_of_a_job_that_is_there_is_noticed() {
+        let settings = [
+            Setting::UniqueBy("body".parse().ok()),
+            Setting::UniqueWindow(UniqueWindow::UntilDone),
+        ];
+        let mut uniques = Uniques::default();
+        uniques.changed(&Rules(vec![Rule::new(["q"], settings)]), false);
+        let mut put =
+            |id, ended: u64| uniques.answered(id, ("q", b"a"), 0, 0, |other| other != ended);
+        put(1, 0).expect("the first");
+        put(1, 0).expect("the same job");
+        put(2, 1).expect("job 1 has ended");
+        let error = put(3, 1).expect_err("job 2 is there");
+        assert!(error.contains("job 2 of q"), "{error}");
+    }
+
+    #[test]
+    fn rules_by_which_jobs_die_end_the_checks_only_as_long_as_they_are_in_force() {
+        let settings = [
+            Setting::UniqueBy("body".parse().ok()),
+            Setting::UniqueWindow(UniqueWindow::UntilDone),
+        ];
+        let unique = Rule::new(["q"], settings);
+        let dying = Rules(vec![unique.clone(), Rule::new(["q"], [Setting::Retries(true)])]);
+        let mut uniques = Uniques::default();
+        for (rules, is_noticed) in [(dying, false), (Rules(vec![unique]), true)] {
+            uniques.changed(&rules, false);
+            put(&mut uniques, 1, b"a", 0).expect("the first");
+            let second = uniques.answered(2, ("q", b"a"), 0, 0, |_| true);
+            assert_eq!(second.is_err(), is_noticed);
+        }
     }
 
     #[test]

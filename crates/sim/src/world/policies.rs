@@ -176,6 +176,14 @@ fn retrying(pattern: &str, rng: &mut Rng) -> Rule {
     Rule::new([pattern], settings)
 }
 
+/// Creates a rule with retries, by which each attempt that ends without a success has failed.
+fn patient(rng: &mut Rng) -> Rule {
+    let mut rule = retrying("*", rng);
+    let counting = [Setting::RetryRelease(true), Setting::RetryDisconnect(true)];
+    rule.settings.extend(Rule::new([""], counting).settings);
+    rule
+}
+
 /// Creates a rule by which some jobs are the same.
 fn unique(pattern: &str, rng: &mut Rng) -> Rule {
     // Most bodies are random bytes. The patterns find few different keys in them.
@@ -289,10 +297,13 @@ fn sabotaged(rules: &Rules, sabotage: Sabotage) -> Option<Rules> {
         Sabotage::StalePolicies => return None,
         Sabotage::IgnoredLimits => without_limits(rules),
         Sabotage::OpenGates | Sabotage::OpenKeys | Sabotage::OpenOrders => without_gates(rules),
-        // The window of a key ends with the job.
+        // The window of a key ends with the job, or when a worker takes the job.
         Sabotage::ForgottenClaims => edited(rules, |setting| {
-            if let Setting::UniqueWindow(window @ UniqueWindow::For(_)) = setting {
-                *window = UniqueWindow::UntilDone;
+            if let Setting::UniqueWindow(window) = setting {
+                *window = match window {
+                    UniqueWindow::For(_) => UniqueWindow::UntilDone,
+                    UniqueWindow::UntilDone | UniqueWindow::UntilStart => UniqueWindow::UntilStart,
+                };
             }
         }),
         // More retries than a run has.
@@ -380,6 +391,15 @@ impl World {
         }
         if self.rng.one_in(5) {
             rules.0.push(windows(&mut self.rng));
+        }
+        // Such rules are rare above, and the oracle judges them only over several hand-outs or puts.
+        if self.options.policies && self.rng.coin() {
+            let is_retry = self.rng.coin();
+            rules.0.push(if is_retry {
+                patient(&mut self.rng)
+            } else {
+                unique("*", &mut self.rng)
+            });
         }
         rules.0.extend(self.base_rules().0);
         if rules.check().is_err() {

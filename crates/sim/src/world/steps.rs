@@ -87,7 +87,7 @@ impl World {
             (weights.empty_disk, Step::EmptyDisk),
             (weights.plan_read_failure, Step::PlanReadFailure),
             (weights.drain, Step::Drain),
-            (weights.policies * self.plan.shares[2].min(1), Step::Policies),
+            (weights.policies * u64::from(self.plan.changes_policies()), Step::Policies),
             (weights.moves, Step::Move),
             (LOAD_WEIGHT * u64::from(self.plan.loads_later), Step::Load),
             (weights.trouble, Step::Trouble),

@@ -1,5 +1,6 @@
 //! Items that clients receive. Checks whether a client may receive each item now.
 
+use super::super::retries::JobRef;
 use super::super::rules::{QueueRules, parent_of};
 use super::super::terms::Lasting;
 use super::{Delivery, Items, ORDERED_PLACES_MAX, Place, Put, State, Tick};
@@ -53,6 +54,9 @@ impl Items {
             if !delivery.arrival.waited && !doubts {
                 self.check_order(id, queue)?;
             }
+        }
+        if delivery.opens && !delivery.arrival.waited && !doubts {
+            self.retries.handed_out(JobRef::Item(id), queue)?;
         }
         self.holds_judged += 1;
         if !delivery.peeks {
