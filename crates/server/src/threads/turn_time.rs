@@ -9,7 +9,7 @@ const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The same limit while quiet clients send requests: see `ClientMix::is_beside_quiet`. Their next
 /// requests wait for the end of the turn.
-const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
+pub(crate) const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
 
 /// The time limit of a turn that continues held-back requests. It is shorter than
 /// [`TURN_TIME_MAX`], because a held-back request has already had a slice of work. So this turn

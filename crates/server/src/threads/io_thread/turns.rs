@@ -9,7 +9,7 @@ use std::time::Duration;
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
-use crate::threads::turn_time::{PIECE_BYTES, TurnTime};
+use crate::threads::turn_time::{PIECE_BYTES, TURN_TIME_MAX_BESIDE_QUIET, TurnTime};
 
 /// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
 const REST_MAX: Duration = Duration::from_millis(4);
@@ -17,9 +17,9 @@ const REST_MAX: Duration = Duration::from_millis(4);
 /// An input of at most this size is *short*. It rarely has more than a few commands.
 const SHORT_INPUT_BYTES: usize = 1024;
 
-/// A client with a longer input is busy. The limit is the size of a piece: a quiet client sends at
-/// most one piece at once. So a job of a few KiB alone makes no client busy.
-const QUIET_INPUT_BYTES_MAX: usize = PIECE_BYTES;
+/// An input of more than this, one piece, is much work in any case. A shorter one can be a job of a
+/// few KiB, which is little work, or a hundred commands. So the time of its turn decides.
+const MUCH_INPUT_BYTES: usize = PIECE_BYTES;
 
 /// How long a client counts as busy after much work, in milliseconds. A client that sends many
 /// commands at once also sends short inputs: the ends of its bursts.
@@ -97,6 +97,9 @@ impl IoThread {
             self.shared.client_mix.note_much_work(self.now_ms);
         }
         let turn_time = time.elapsed();
+        if self.has_long_inputs || matches!(feed, Feed::HeldBack { .. }) {
+            self.note_work_time(turn_time);
+        }
         self.turn_began = time.began_at();
         self.sent_from = Some(self.turn_began + turn_time);
         self.rest = (self.rest + turn_time * rests).min(REST_MAX);
@@ -135,24 +138,35 @@ impl IoThread {
         self.shared.client_mix.is_beside_quiet(self.now_ms)
     }
 
-    /// Notes which clients are busy, and whether a quiet one has sent a request. A client is *busy*
-    /// for a second after each long input, long request or long reply, and *quiet* otherwise.
-    fn look_at_inputs(&mut self) {
-        let (mut any_quiet, mut any_busy) = (false, false);
+    /// Notes which clients are busy, whether a quiet one has sent a request, and whether there is much
+    /// work. A client is *busy* for a second after each long input, long request or long reply, and
+    /// *quiet* otherwise. Returns the number of short inputs.
+    fn look_at_inputs(&mut self) -> usize {
+        let (mut short_inputs, mut any_quiet, mut has_much_input) = (0, false, false);
         for (place, range) in &self.batch {
             let Some(connection) = self.connections.get(*place) else { continue };
-            if range.len() > QUIET_INPUT_BYTES_MAX {
+            if !is_short(range) {
                 connection.busy_until = self.now_ms + BUSY_MS;
-                any_busy = true;
-            } else if !range.is_empty() && connection.busy_until <= self.now_ms {
-                // The end of input is an empty range, and no request.
-                any_quiet = true;
+                has_much_input |= range.len() > MUCH_INPUT_BYTES;
+                continue;
             }
+            short_inputs += 1;
+            // The end of input is an empty range, and no request.
+            any_quiet |= !range.is_empty() && connection.busy_until <= self.now_ms;
         }
         if any_quiet {
             self.shared.client_mix.note_quiet(self.now_ms);
         }
-        if any_busy {
+        if has_much_input {
+            self.shared.client_mix.note_much_work(self.now_ms);
+        }
+        self.has_long_inputs = short_inputs < self.batch.len();
+        short_inputs
+    }
+
+    /// Notes much work if a turn with long inputs took longer than turns may take beside quiet clients.
+    pub(super) fn note_work_time(&mut self, turn_time: Duration) {
+        if turn_time >= TURN_TIME_MAX_BESIDE_QUIET {
             self.shared.client_mix.note_much_work(self.now_ms);
         }
     }
@@ -161,8 +175,7 @@ impl IoThread {
     /// true. Then the replies to short inputs do not wait for the commands of clients that send many
     /// at once.
     pub(super) fn let_short_inputs_first(&mut self) -> bool {
-        self.look_at_inputs();
-        let short_inputs = self.batch.iter().filter(|(_, range)| is_short(range)).count();
+        let short_inputs = self.look_at_inputs();
         if short_inputs == 0 || short_inputs == self.batch.len() {
             return false;
         }

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::threads::turn_time::TURN_TIME_MAX_BESIDE_QUIET;
 
 impl Rounds {
     fn is_beside_quiet(&self) -> bool {
@@ -77,20 +78,27 @@ fn a_quiet_client_of_another_thread_counts() {
 }
 
 #[test]
-fn jobs_of_a_few_kib_make_no_client_busy() {
+fn clients_that_put_jobs_of_a_few_kib_are_alike() {
     let mut rounds = Rounds::new();
     let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
-    let put = format!("put 0 0 60 3000\r\n{}\r\n", "b".repeat(3_000));
     for client in &mut clients {
+        let put = format!("put 0 0 60 3000\r\n{}\r\n", "b".repeat(3_000));
         client.write_all(put.as_bytes()).unwrap();
     }
     rounds.round();
     rounds.finish();
-    assert!(!rounds.is_beside_quiet(), "nobody has much work");
-    let mut busy = rounds.connect();
-    busy.write_all("list-tube-used\r\n".repeat(300).as_bytes()).unwrap();
-    rounds.round();
-    assert!(rounds.is_beside_quiet(), "clients with such jobs are quiet");
+    assert!(!rounds.is_beside_quiet());
+}
+
+#[test]
+fn inputs_of_a_few_kib_are_much_work_if_their_turn_is_long() {
+    let mut rounds = Rounds::new();
+    let now_ms = rounds.thread.now_ms;
+    rounds.thread.shared.client_mix.note_quiet(now_ms);
+    rounds.thread.note_work_time(TURN_TIME_MAX_BESIDE_QUIET / 2);
+    assert!(!rounds.is_beside_quiet());
+    rounds.thread.note_work_time(TURN_TIME_MAX_BESIDE_QUIET);
+    assert!(rounds.is_beside_quiet());
 }
 
 /// Lets one client wait for the log, and lets another send many commands. Returns whether the first
