@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::State;
@@ -16,8 +17,10 @@ use http_api::QueueTimes;
 use hyper::body::Bytes;
 use hyper::{StatusCode, Uri};
 use job_history::{
-    Attempt, Bounds, Entry, LastDeparture, Lookup, Moment, Store, Times, WhichEntry, WhichJobs,
+    Attempt, Bounds, Entry, LastDeparture, Lookup, Moment, Page, Store, Times, WhichEntry,
+    WhichJobs,
 };
+use memchr::memmem;
 
 use crate::access::Principal;
 use crate::act::with_json;
@@ -30,6 +33,7 @@ use crate::name::{QueueName, parse_name, shown_name};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
+use crate::search::TEXT_CHARACTERS_MAX;
 use crate::state::Api;
 use crate::types::{self, AttemptOutcome, Outcome};
 
@@ -40,7 +44,11 @@ const INDEX_PARTS: u64 = 8;
 const INDEX_BYTES_MAX: u64 = 256 << 20;
 /// Each second, this many jobs with attempts are checked: whether their history can go on.
 const CHECKS_MAX: usize = 500;
-const PARAMETERS: [&str; 4] = ["outcome", "body", "limit", "cursor"];
+const PARAMETERS: [&str; 5] = ["outcome", "text", "body", "limit", "cursor"];
+/// A request that searches for a text reads this many entries.
+const SEARCHED_MAX: u64 = 5_000;
+/// A request that searches for a text takes this long.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(2);
 /// The parameters that choose an entry of a job.
 const OF_ENTRY: [&str; 2] = ["queue", "left_at"];
 
@@ -81,6 +89,9 @@ impl Drop for Adding {
         ("outcome" = Option<String>, Query, description = "Only jobs that left like this: `done`, \
             `failed`, `dead`, `deleted`, `expired`, `dropped`, `flushed`, `abandoned`, `replaced` or \
             `moved`."),
+        ("text" = Option<String>, Query, description = "Only jobs with this text in the kept part of \
+            their body, or in an error of a worker: at most 200 characters, byte by byte. A request \
+            reads about 5,000 jobs."),
         ("body" = Option<String>, Query, description = "`text` adds the beginning of the kept part of \
             each body. The default is `none`."),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 500, description = "The maximum number \
@@ -217,6 +228,8 @@ impl PastEntry {
 pub struct ListPastJobs {
     queue: Vec<u8>,
     outcome: Option<JobEnd>,
+    /// Only jobs with this text in what is kept of them. Empty: all jobs.
+    text: String,
     has_bodies: bool,
     /// Whether the client may see bodies, and so the errors of workers.
     sees_bodies: bool,
@@ -228,7 +241,43 @@ impl ListPastJobs {
     /// Names the list for its cursors.
     fn id(&self) -> Vec<u8> {
         let outcome = self.outcome.map(|why| format!("{why:?}")).unwrap_or_default();
-        [b"past jobs ", outcome.as_bytes(), b" ", &self.queue].concat()
+        let text = format!("{} {}", self.text.len(), self.text);
+        [b"past jobs ", outcome.as_bytes(), b" ", text.as_bytes(), b" ", &self.queue].concat()
+    }
+
+    /// Whether an entry has the text, in what clients see of it.
+    fn has_text(&self, entry: &Entry, bodies: &BodySettings) -> bool {
+        if self.text.is_empty() {
+            return true;
+        }
+        let has = |bytes: &[u8]| {
+            bodies
+                .masked(bytes)
+                .is_some_and(|seen| memmem::find(&seen, self.text.as_bytes()).is_some())
+        };
+        entry.body.bytes.as_deref().is_some_and(has)
+            || entry.attempts.iter().any(|attempt| has(&attempt.error))
+    }
+
+    /// The entries of a page. `next`: where the next page begins.
+    fn read(&self, store: &Store, bodies: &BodySettings, now: Millis) -> Page {
+        let began = Instant::now();
+        let (mut found, mut unreadable, mut searched) = (Vec::new(), 0, 0);
+        let mut which = WhichJobs { why: self.outcome, before: self.before };
+        loop {
+            let page = store.page(&self.queue, which, self.limit - found.len(), now);
+            searched += page.entries.len() as u64 + page.unreadable;
+            unreadable += page.unreadable;
+            found.extend(page.entries.into_iter().filter(|entry| self.has_text(entry, bodies)));
+            let is_enough = self.text.is_empty()
+                || found.len() >= self.limit
+                || searched >= SEARCHED_MAX
+                || began.elapsed() >= SEARCH_TIME_MAX;
+            if is_enough || page.next.is_none() {
+                return Page { entries: found, unreadable, ..page };
+            }
+            which.before = page.next;
+        }
     }
 }
 
@@ -354,6 +403,14 @@ impl Api {
                 bad("outcome", why)
             })?),
         };
+        let text = query.get("text").unwrap_or_default().to_owned();
+        if text.chars().count() > TEXT_CHARACTERS_MAX {
+            return Err(bad("text", "the text has more than 200 characters"));
+        }
+        // A search for a text tells what bodies contain.
+        if !text.is_empty() {
+            self.check_bodies(principal)?;
+        }
         let wants_bodies = match query.get("body") {
             None | Some("none") => false,
             Some("text") => true,
@@ -366,7 +423,7 @@ impl Api {
         let sees_bodies = self.sees_bodies(principal);
         let has_bodies = wants_bodies && sees_bodies;
         let mut list =
-            ListPastJobs { queue, outcome, has_bodies, sees_bodies, limit, before: None };
+            ListPastJobs { queue, outcome, text, has_bodies, sees_bodies, limit, before: None };
         if let Some(text) = query.get("cursor") {
             let place = self.cursor_key.read(&list.id(), text)?;
             let before = place.parse().map_err(|_| bad("cursor", "the cursor is damaged"))?;
@@ -381,8 +438,7 @@ impl Api {
         let (page, times, lost) = self
             .reading_history(move || {
                 let store = api.past_store()?;
-                let which = WhichJobs { why: asked.outcome, before: asked.before };
-                let page = store.page(&asked.queue, which, asked.limit, now);
+                let page = asked.read(store, &api.setup.bodies, now);
                 let times = store.times(&asked.queue, now);
                 let bodies = asked.sees_bodies.then_some(&api.setup.bodies);
                 let items: Vec<types::PastJob> = page

@@ -31,7 +31,7 @@ const TIME_MAX_MS: u64 = 2_000;
 /// Jobs of one step. Between the steps, other requests can read from the disk.
 const STEP_JOBS: u64 = 256;
 /// The longest text to search for, in characters. The field of the console has the same limit.
-const TEXT_CHARACTERS_MAX: usize = 200;
+pub(crate) const TEXT_CHARACTERS_MAX: usize = 200;
 /// The part of a body that is shown begins this many bytes before the text.
 const BEFORE_BYTES: usize = 60;
 /// The part of a body that is shown has at most this many bytes.

@@ -288,6 +288,7 @@ pub(crate) struct HistoryPage {
     pub(crate) by_outcome: &'static str,
     /// In the order of the API.
     pub(crate) outcomes: [&'static str; 10],
+    pub(crate) search: &'static str,
     pub(crate) empty: &'static str,
     pub(crate) unreadable: With,
     pub(crate) caption: &'static str,

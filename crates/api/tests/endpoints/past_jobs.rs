@@ -116,6 +116,54 @@ fn a_list_has_pages_and_outcomes() {
 }
 
 #[test]
+fn a_search_finds_bodies_and_errors() {
+    let world = World::open();
+    keep(&world, KeptBody::Full);
+    let ids_of: Vec<u64> =
+        (0..130).map(|number| done(&world, format!("to=ann&n={number}").as_bytes())).collect();
+    let other = done(&world, b"to=bob");
+    let failed = failed(&world, b"no route to bob");
+
+    let search = |query: &str| world.get(&format!("/queues/mail/history?{query}"));
+    assert_eq!(ids(&search("text=bob")), [failed, other]);
+    assert_eq!(ids(&search("text=bob&outcome=done")), [other]);
+    assert_eq!(ids(&search("text=route")), [failed]);
+    assert_eq!(ids(&search("text=n%3D7%26")), [0; 0]);
+    // The match of a page can be far behind its beginning, and a page has no more than it should.
+    let found = search("text=n%3D0&limit=1");
+    assert_eq!(ids(&found), [ids_of[0]]);
+    assert_eq!(found["total"], 132);
+    let first = search("text=n%3D1&limit=3");
+    let next = first["next"].as_str().unwrap();
+    let second = search(&format!("text=n%3D1&limit=500&cursor={next}"));
+    // 1, 10 to 19 and 100 to 129 begin with 1.
+    let both = [ids(&first), ids(&second)].concat();
+    let with_one = |number: &u64| number.to_string().starts_with('1');
+    let expected: Vec<u64> =
+        (0..130).rev().filter(with_one).map(|number| ids_of[number as usize]).collect();
+    assert_eq!((both, ids(&first).len()), (expected, 3));
+    let refused = world.ask("GET", &format!("/queues/mail/history?text=ann&cursor={next}"));
+    assert_eq!(refused.body["type"], "/console/help#bad-cursor");
+    let long = world.ask("GET", &format!("/queues/mail/history?text={}", "x".repeat(201)));
+    assert_eq!((long.status, &long.body["parameter"]), (400, &json!("text")));
+}
+
+#[test]
+fn a_search_tells_nothing_that_is_hidden() {
+    let masks = vec![JsonPointer::parse("/pin").unwrap()];
+    let world = World::with_bodies(BodySettings { masks, ..BodySettings::default() });
+    keep(&world, KeptBody::Full);
+    let id = done(&world, br#"{"user":"ann","pin":"1234"}"#);
+    assert_eq!(ids(&world.get("/queues/mail/history?text=ann")), [id]);
+    assert_eq!(ids(&world.get("/queues/mail/history?text=1234")), [0; 0]);
+    let world = World::with_bodies(BodySettings { shown_to: None, ..BodySettings::default() });
+    keep(&world, KeptBody::Full);
+    done(&world, b"to=ann");
+    assert_eq!(world.ask("GET", "/queues/mail/history?text=ann").status, 403);
+    assert_eq!(world.ask("GET", "/queues/mail/history").status, 200);
+}
+
+#[test]
 fn a_copy_has_the_body_and_the_priority() {
     let world = World::open();
     keep(&world, KeptBody::Full);

@@ -7,12 +7,13 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::Uri;
 use maud::{Markup, html};
+use notation::plain::is_hostile;
 
 use crate::equal::{self, Equal};
 use crate::page::{Page, Result, see_other};
 use crate::table::paging;
 use crate::texts::Texts;
-use crate::{actions, body, link, number};
+use crate::{actions, body, chosen, link, number};
 
 /// The parameters of the list.
 const LIST: &str = "limit=50&body=text";
@@ -59,20 +60,24 @@ pub(crate) async fn list(
     let name = api::shown_name(&bytes);
     let (outcome, cursor) = (parameter(&uri, "outcome"), parameter(&uri, "cursor"));
     let (outcome, cursor) = (outcome.as_deref(), cursor.as_deref());
-    let query = link::with("", &[("outcome", outcome), ("cursor", cursor)]);
+    let text = parameter(&uri, chosen::SEARCH);
+    let text = text.as_deref();
+    let query = link::with("", &[("outcome", outcome), ("text", text), ("cursor", cursor)]);
     let query = format!("{LIST}&{}", query.trim_start_matches('?'));
     let found = api.past_jobs(api.list_past_jobs(&principal, bytes, &query)?).await?;
     let (texts, words) = (&t.history, &t.words);
     let path = link::queue_history(&name);
     let page = |outcome: Option<&str>, cursor: Option<&str>| {
-        link::with(&path, &[("outcome", outcome), ("cursor", cursor)])
+        link::with(&path, &[("outcome", outcome), (chosen::SEARCH, text), ("cursor", cursor)])
     };
     let contents = html! {
         nav .crumbs aria-label=(words.queue) { (link::to_queue(t, &name)) }
         div .title { h1 { (texts.title) } p { ((texts.total)(&number::grouped(found.total))) } }
         @if found.lost > 0 { p .remark { ((texts.lost)(&number::grouped(found.lost))) } }
         @if let Some(times) = &found.times { (times_table(t, times)) }
-        section #jobs data-live {
+        // A search reads files, so a page with one does not repeat it every two seconds.
+        section #jobs data-live[text.is_none()] {
+            (search_form(t, &path, outcome, text))
             nav .tabs aria-label=(texts.by_outcome) {
                 a href=(page(None, None)) aria-current=[outcome.is_none().then_some("true")] {
                     (t.frame.all)
@@ -86,8 +91,9 @@ pub(crate) async fn list(
             @if found.items.is_empty() {
                 p .empty { (texts.empty) }
             } @else {
-                (jobs_table(t, &found.items))
+                (jobs_table(t, &found.items, text))
             }
+            @if text.is_some() && found.next.is_some() { p .remark { (t.actions.goes_on) } }
             @if found.unreadable > 0 {
                 p .remark { ((texts.unreadable)(&number::grouped(found.unreadable))) }
             }
@@ -98,16 +104,36 @@ pub(crate) async fn list(
             ))
         }
     };
-    let command = match outcome {
-        Some(outcome) => Equal::default().command_of(&["history", "--outcome", outcome], &[&name]),
-        None => Equal::default().command_of(&["history"], &[&name]),
-    };
-    let equal = command.get(&format!("{}/history", equal::queue(&name)), &[("outcome", outcome)]);
+    let options =
+        [outcome.map(|it| format!("--outcome={it}")), text.map(|it| format!("--text={it}"))];
+    let command = ["history"].into_iter().chain(options.iter().flatten().map(String::as_str));
+    let mut equal = Equal::default();
+    // A shell cannot show some characters.
+    if !text.is_some_and(|text| text.contains(is_hostile)) {
+        equal = equal.command_of(&command.collect::<Vec<_>>(), &[&name]);
+    }
+    let parameters = [("outcome", outcome), ("text", text)];
+    let equal = equal.get(&format!("{}/history", equal::queue(&name)), &parameters);
     let title = format!("{name}: {}", texts.title);
     Ok(Page::new(&api, "/queues", &title, contents).equal_to(equal))
 }
 
-fn jobs_table(t: &Texts, jobs: &[PastJob]) -> Markup {
+/// The field to search in what the history keeps of the jobs.
+fn search_form(t: &Texts, path: &str, outcome: Option<&str>, text: Option<&str>) -> Markup {
+    html! {
+        form .filter action=(path) {
+            @if let Some(outcome) = outcome { input type="hidden" name="outcome" value=(outcome); }
+            input type="search" name=(chosen::SEARCH) value=[text] maxlength="200"
+                placeholder=(t.history.search) aria-label=(t.history.search);
+            button { (t.actions.search) }
+            @if text.is_some() {
+                a href=(link::with(path, &[("outcome", outcome)])) { (t.actions.all_jobs) }
+            }
+        }
+    }
+}
+
+fn jobs_table(t: &Texts, jobs: &[PastJob], text: Option<&str>) -> Markup {
     let (texts, words) = (&t.history, &t.words);
     html! {
         div .scroll {
@@ -141,7 +167,10 @@ fn jobs_table(t: &Texts, jobs: &[PastJob]) -> Markup {
                             td { (job.attempts.last().and_then(|it| it.worker.as_deref()).unwrap_or("–")) }
                             td .body {
                                 @if let Some(body) = &job.body {
-                                    code { (body.text) @if body.is_cut { "…" } }
+                                    code {
+                                        (chosen::marked(&body.text, text))
+                                        @if body.is_cut { "…" }
+                                    }
                                 }
                             }
                         }

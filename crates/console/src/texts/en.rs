@@ -244,6 +244,7 @@ pub(super) static TEXTS: Texts = Texts {
             "replaced",
             "moved",
         ],
+        search: "Text in bodies and errors",
         empty: "The history has no such job.",
         unreadable: |count| format!("{count} jobs are left out, because a file cannot be read."),
         caption: "Jobs that have left the queue, the newest first",

@@ -246,6 +246,7 @@ pub(super) static TEXTS: Texts = Texts {
             "被替换",
             "移走",
         ],
+        search: "内容或错误中的文字",
         empty: "历史里没有这样的任务。",
         unreadable: |count| format!("有 {count} 个任务没有列出，因为文件无法读取。"),
         caption: "已经离开队列的任务，新的在前",

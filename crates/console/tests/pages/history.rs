@@ -50,6 +50,18 @@ fn a_job_that_has_ended_has_a_page() {
     let failed = world.show("/queues/mail%2Fa/history?outcome=failed").text;
     assert!(failed.contains("The history has no such job."), "{failed}");
     assert_eq!(world.show("/queues/mail%2Fa/history?outcome=good").status, 400);
+    let found = world.show("/queues/mail%2Fa/history?outcome=done&search=%3Cann").text;
+    for part in [
+        "to=<mark>&lt;ann</mark>&gt;",
+        "value=\"&lt;ann\"",
+        "name=\"outcome\" value=\"done\"",
+        "lineshaft history --outcome=done '--text=&lt;ann'",
+        "text=%3Cann",
+    ] {
+        assert!(found.contains(part), "{part}: {found}");
+    }
+    let none = world.show("/queues/mail%2Fa/history?search=bob").text;
+    assert!(none.contains("The history has no such job."), "{none}");
     // The address of the job leads to its history.
     let gone = world.show(&format!("/jobs/{id}"));
     assert_eq!(gone.status, 303);

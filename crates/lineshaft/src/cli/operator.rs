@@ -213,7 +213,7 @@ pub(crate) struct HistoryArguments {
     #[arg(required_unless_present = "job")]
     pub queue: Option<String>,
     /// Show the job with this number, as it left the queue, or its last one
-    #[arg(long, value_name = "ID", conflicts_with_all = ["outcome", "limit"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["outcome", "text", "limit"])]
     pub job: Option<u64>,
     /// Put a copy of the job into the queue that it left
     #[arg(long, requires = "job")]
@@ -222,6 +222,9 @@ pub(crate) struct HistoryArguments {
     /// abandoned, replaced or moved
     #[arg(long, short, value_name = "OUTCOME")]
     pub outcome: Option<String>,
+    /// Only jobs with this text in what is kept of their body, or in an error of a worker
+    #[arg(long, short, value_name = "TEXT")]
+    pub text: Option<String>,
     /// How many jobs at most
     #[arg(long, short, value_name = "N", default_value_t = 20)]
     pub limit: u64,

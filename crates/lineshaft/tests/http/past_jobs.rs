@@ -262,6 +262,10 @@ fn the_tool_shows_jobs_and_puts_copies() {
     }
     let (_, none, _) = run(&["history", "default", "--outcome", "failed"]);
     assert!(none.contains("0 of 1 job"), "{none}");
+    let (_, found, _) = run(&["history", "default", "--text", "to=ann"]);
+    assert!(found.contains("1 of 1 job"), "{found}");
+    let (_, none, _) = run(&["history", "default", "--text=to=bob"]);
+    assert!(none.contains("0 of 1 job"), "{none}");
     let number = id.to_string();
     let (_, one, _) = run(&["history", "--job", &number]);
     for part in ["put, with priority 0", "taken by 127.0.0.1:", "done", "6 bytes of 6 bytes"] {

@@ -118,6 +118,8 @@ fn time_or_dash(millis: Option<u64>) -> String {
 fn list(client: &mut ApiClient, queue: &str, arguments: &HistoryArguments) -> Result<ExitCode> {
     let outcome = arguments.outcome.as_deref();
     let outcome = outcome.map_or(String::new(), |name| format!("&outcome={}", shown_segment(name)));
+    let text = arguments.text.as_deref();
+    let text = text.map_or(String::new(), |text| format!("&text={}", shown_segment(text)));
     let path = format!("/queues/{}/history", segment(queue));
     let mut table =
         Table::new(2, &["LEFT", "OUTCOME", "ID", "TAKES", "WAITED", "RAN", "TOTAL", "SIZE"]);
@@ -125,7 +127,7 @@ fn list(client: &mut ApiClient, queue: &str, arguments: &HistoryArguments) -> Re
     let mut output = io::stdout().lock();
     let last = loop {
         let limit = PAGE.min(arguments.limit - shown);
-        let page: PastJobs = client.get(&format!("{path}?limit={limit}{outcome}{cursor}"))?;
+        let page: PastJobs = client.get(&format!("{path}?limit={limit}{outcome}{text}{cursor}"))?;
         shown += page.items.len() as u64;
         for job in &page.items {
             if arguments.json {
