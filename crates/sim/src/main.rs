@@ -46,7 +46,8 @@ impl Request {
         if let Some(seed) = seed {
             request.first = seed;
         }
-        (seed.is_some() != request.seeds.is_some()).then_some(request)
+        let is_one_kind = !(request.options.cluster && request.options.policies);
+        (is_one_kind && seed.is_some() != request.seeds.is_some()).then_some(request)
     }
 
     fn serve(self) -> ExitCode {

@@ -92,7 +92,7 @@ pub struct Summary {
     pub refusals: u64,
     /// Jobs that existed after restarts.
     pub recovered_jobs: u64,
-    /// Such refusals in runs with policies that only the oracle judges.
+    /// Requests that a full disk refused in runs with policies that only the oracle judges.
     pub refusals_with_policies: u64,
     /// Changes that a restart lost. No reply had reported these changes.
     pub lost_changes: u64,

@@ -304,7 +304,7 @@ fn doubles_within_a_window_are_noticed() {
 fn the_oracle_notices_doubles_of_jobs_that_are_there() {
     let sabotage = Sabotage::ForgottenClaims;
     let options = Options { sabotage, policies: true, ..Options::default() };
-    assert_oracle_notices_with(options, "has the key");
+    assert_oracle_notices_with(options, "is there, with");
 }
 
 #[test]

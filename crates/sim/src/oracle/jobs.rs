@@ -476,7 +476,7 @@ impl Jobs {
 
     // --- Looks ---
 
-    /// True if the job was acknowledged, and no client has ended it.
+    /// True if the job was acknowledged, and no client has ended it. A rule or an operator may have.
     pub(super) fn is_there(&self, id: u64) -> bool {
         self.known.get(&id).is_some_and(|job| !job.may_be_lost())
     }

@@ -364,7 +364,11 @@ impl Oracle {
                     jobs.check_order(reply.id, &watched, now)?;
                     if let [queue] = &watched[..] {
                         self.items.gates.handed_out(queue, now)?;
-                        if jobs.queue_of(reply.id) == Some(queue) {
+                        // A kick revives dead letters, and its reply can come later, or never.
+                        let is_kicking = jobs.kicks_under_way || jobs.kicks_go_on;
+                        if is_kicking {
+                            self.items.retries.forget_all(queue);
+                        } else if jobs.queue_of(reply.id) == Some(queue) {
                             self.items.retries.handed_out(JobRef::Job(reply.id), queue)?;
                         }
                     }
@@ -425,7 +429,10 @@ impl Oracle {
             (
                 Request::Release { id, .. } | Request::Bury { id, .. } | Request::KickJob(id),
                 "OUT_OF_MEMORY",
-            ) => jobs.doubt(*id),
+            ) => {
+                self.items.retries.forget(*id);
+                jobs.doubt(*id);
+            }
             _ => {}
         }
         Ok(())

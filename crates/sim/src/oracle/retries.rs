@@ -1,6 +1,7 @@
 //! The record of attempts. Checks that no job is handed out again after more failures than the policy of
 //! its queue allows. A job that is handed out again has failed since its last hand-out: its worker gave it
-//! back, was gone, or took too long. Or somebody kicked or moved the job, and the count begins anew.
+//! back, was gone, or took too long. If somebody kicked or moved the job, the count begins anew. The oracle
+//! sees only some hand-outs, so it counts too few failures, and never too many.
 
 use std::collections::{BTreeMap, BTreeSet};
 

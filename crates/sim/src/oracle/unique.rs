@@ -124,7 +124,14 @@ impl Uniques {
             };
             if last.id != id && has_key {
                 let (other, key) = (last.id, String::from_utf8_lossy(&key));
-                return Err(format!("job {other} of {queue} has the key {key:?}: {last:?}"));
+                return Err(match window {
+                    KeyWindow::For(_) => {
+                        format!("job {other} of {queue} has the key {key:?}: {last:?}")
+                    }
+                    KeyWindow::UntilDone => {
+                        format!("job {other} of {queue} is there, with {key:?}")
+                    }
+                });
             }
         }
         self.puts.insert((queue.to_owned(), key), answers);
@@ -179,7 +186,7 @@ mod tests {
         put(1, 0).expect("the same job");
         put(2, 1).expect("job 1 has ended");
         let error = put(3, 1).expect_err("job 2 is there");
-        assert!(error.contains("job 2 of q"), "{error}");
+        assert!(error.contains("job 2 of q is there"), "{error}");
     }
 
     #[test]
