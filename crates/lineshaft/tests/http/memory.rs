@@ -295,14 +295,14 @@ fn remember_keys(site: &mut Site) -> Box<dyn Any> {
     let mut deleting = connect(site);
     let deleted =
         ask_all(&mut deleting, (1..=KEYS).map(|id| format!("delete {id}\r\n").into_bytes()));
-    assert_eq!(deleted.len(), KEYS);
+    assert!(deleted.len() == KEYS && deleted.iter().all(|line| line == "DELETED"));
     stream
 }
 
 #[test]
 fn queues_registrations_and_waits_are_in_the_account() {
     // The account may be less exact for the lists of waiters, because a list doubles its memory
-    // when it grows.
+    // when it grows, and for remembered keys, because their jobs have gone.
     let kinds: [(Enlarge, f64); 7] = [
         (create_functions, 0.1),
         (create_functions_with_long_names, 0.1),
@@ -310,7 +310,7 @@ fn queues_registrations_and_waits_are_in_the_account() {
         (use_queues_of_items, 0.1),
         (wait_at_tubes, 0.2),
         (put_unique_jobs, 0.1),
-        (remember_keys, 0.1),
+        (remember_keys, 0.15),
     ];
     for (kind, (enlarge, error_max)) in kinds.into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();

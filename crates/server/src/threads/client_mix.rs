@@ -34,7 +34,8 @@ impl ClientMix {
         extend(&self.quiet_until, now_ms + EXPECTED_MS);
     }
 
-    /// Notes that there is much work: long inputs, long requests, or long replies.
+    /// Notes that there is much work: long inputs, long requests, long replies,
+    /// or due work of the broker.
     pub(crate) fn note_much_work(&self, now_ms: u64) {
         extend(&self.busy_until, now_ms + EXPECTED_MS);
     }

@@ -122,7 +122,7 @@ pub(crate) struct IoThread {
     /// Bytes that were read: the place of the connection, and the part of the buffer with the
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
-    /// The round has read a long input: see `look_at_inputs`.
+    /// The next turn gets a long input that the round has read: see `look_at_inputs`.
     has_long_inputs: bool,
     events: VecDeque<(SessionId, Answer<Event>)>,
     /// Connections with held-back commands. These commands wait because other connections come

@@ -17,7 +17,7 @@ pub(crate) const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(15
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// The same limit while quiet clients send requests.
-const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(80);
+pub(crate) const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(80);
 
 /// A dialect gets its input in pieces of this size. Between two pieces, a turn checks the clock.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;

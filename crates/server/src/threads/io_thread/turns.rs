@@ -9,7 +9,9 @@ use std::time::Duration;
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
-use crate::threads::turn_time::{PIECE_BYTES, TURN_TIME_MAX_BESIDE_QUIET, TurnTime};
+use crate::threads::turn_time::{
+    LATER_TURN_TIME_MAX_BESIDE_QUIET, PIECE_BYTES, TURN_TIME_MAX_BESIDE_QUIET, TurnTime,
+};
 
 /// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
 const REST_MAX: Duration = Duration::from_millis(4);
@@ -23,7 +25,7 @@ const MUCH_INPUT_BYTES: usize = PIECE_BYTES;
 
 /// How long a client counts as busy after much work, in milliseconds. A client that sends many
 /// commands at once also sends short inputs: the ends of its bursts.
-pub(super) const BUSY_MS: u64 = 1000;
+pub(super) const BUSY_MS: u64 = if cfg!(test) { 60_000 } else { 1000 };
 
 /// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
@@ -97,8 +99,13 @@ impl IoThread {
             self.shared.client_mix.note_much_work(self.now_ms);
         }
         let turn_time = time.elapsed();
-        if self.has_long_inputs || matches!(feed, Feed::HeldBack { .. }) {
-            self.note_work_time(turn_time);
+        let is_long = match feed {
+            Feed::Read => self.has_long_inputs && turn_time >= TURN_TIME_MAX_BESIDE_QUIET,
+            Feed::HeldBack { .. } => turn_time >= LATER_TURN_TIME_MAX_BESIDE_QUIET,
+        };
+        // The turn took as long as it may take beside quiet clients, and not only for short inputs.
+        if is_long {
+            self.shared.client_mix.note_much_work(self.now_ms);
         }
         self.turn_began = time.began_at();
         self.sent_from = Some(self.turn_began + turn_time);
@@ -138,8 +145,8 @@ impl IoThread {
         self.shared.client_mix.is_beside_quiet(self.now_ms)
     }
 
-    /// Notes which clients are busy, whether a quiet one has sent a request, and whether there is much
-    /// work. A client is *busy* for a second after each long input, long request or long reply, and
+    /// Notes which clients are busy, whether a quiet one has sent a request, and whether an input is
+    /// much work in any case. A client is *busy* for a second after each long input, long request or long reply, and
     /// *quiet* otherwise. Returns the number of short inputs.
     fn look_at_inputs(&mut self) -> usize {
         let (mut short_inputs, mut any_quiet, mut has_much_input) = (0, false, false);
@@ -164,13 +171,6 @@ impl IoThread {
         short_inputs
     }
 
-    /// Notes much work if a turn with long inputs took longer than turns may take beside quiet clients.
-    pub(super) fn note_work_time(&mut self, turn_time: Duration) {
-        if turn_time >= TURN_TIME_MAX_BESIDE_QUIET {
-            self.shared.client_mix.note_much_work(self.now_ms);
-        }
-    }
-
     /// If the round has read both short and long inputs, holds back the long inputs, and returns
     /// true. Then the replies to short inputs do not wait for the commands of clients that send many
     /// at once.
@@ -193,6 +193,8 @@ impl IoThread {
             false
         });
         self.batch = batch;
+        // The turn for the short inputs comes next.
+        self.has_long_inputs = false;
         true
     }
 
