@@ -465,7 +465,7 @@ pub(super) static TEXTS: Texts = Texts {
         later_wins: "a later rule wins",
         empty: "No rule. All queues have the defaults.",
         file: "Configuration",
-        reload_remark: "The server reads its file again. If the file has a mistake, nothing changes.",
+        reload_remark: "The server reads its file again. If it has a mistake, or a change needs a restart, nothing changes.",
         reload: "Reload the configuration",
         reloaded: "The configuration was read again, and applies.",
     },

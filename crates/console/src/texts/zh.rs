@@ -463,7 +463,7 @@ pub(super) static TEXTS: Texts = Texts {
         later_wins: "后面的规则优先",
         empty: "没有规则。所有队列都用默认值。",
         file: "配置",
-        reload_remark: "服务器重新读取配置文件。如果文件有错误，一切保持不变。",
+        reload_remark: "服务器重新读取配置文件。如果文件有错误，或者某项更改需要重启，一切保持不变。",
         reload: "重新加载配置",
         reloaded: "配置已重新读取并生效。",
     },
