@@ -122,8 +122,6 @@ pub(crate) struct IoThread {
     /// Bytes that were read: the place of the connection, and the part of the buffer with the
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
-    /// The next turn gets a long input that the round has read: see `look_at_inputs`.
-    has_long_inputs: bool,
     events: VecDeque<(SessionId, Answer<Event>)>,
     /// Connections with held-back commands. These commands wait because other connections come
     /// first, or until replies are sent.
@@ -174,7 +172,6 @@ impl IoThread {
             handshakes: VecDeque::new(),
             opening: Vec::new(),
             batch: Vec::new(),
-            has_long_inputs: false,
             events: VecDeque::new(),
             resumed: Vec::new(),
             leaving: Vec::new(),

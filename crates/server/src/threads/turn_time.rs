@@ -9,7 +9,7 @@ const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The same limit while quiet clients send requests: see `ClientMix::is_beside_quiet`. Their next
 /// requests wait for the end of the turn.
-pub(crate) const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
+const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
 
 /// The time limit of a turn that continues held-back requests. It is shorter than
 /// [`TURN_TIME_MAX`], because a held-back request has already had a slice of work. So this turn
@@ -17,7 +17,7 @@ pub(crate) const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(15
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// The same limit while quiet clients send requests.
-pub(crate) const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(80);
+const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(80);
 
 /// A dialect gets its input in pieces of this size. Between two pieces, a turn checks the clock.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
@@ -31,26 +31,29 @@ const PIECE_BYTES_BESIDE_QUIET: usize = 1024;
 pub(crate) struct TurnTime {
     began_at: Instant,
     most: Duration,
+    /// The time limit of such a turn beside quiet clients.
+    most_beside_quiet: Duration,
     piece_bytes: usize,
 }
 
 impl TurnTime {
     /// Starts the clock of a turn. `beside_quiet`: whether quiet clients send requests.
     pub(crate) fn begin(beside_quiet: bool) -> TurnTime {
-        let most = if beside_quiet { TURN_TIME_MAX_BESIDE_QUIET } else { TURN_TIME_MAX };
-        TurnTime::limited(most, beside_quiet)
+        TurnTime::limited(TURN_TIME_MAX, TURN_TIME_MAX_BESIDE_QUIET, beside_quiet)
     }
 
     /// Starts the clock of a turn that continues held-back requests.
     pub(crate) fn begin_later(beside_quiet: bool) -> TurnTime {
-        let most =
-            if beside_quiet { LATER_TURN_TIME_MAX_BESIDE_QUIET } else { LATER_TURN_TIME_MAX };
-        TurnTime::limited(most, beside_quiet)
+        TurnTime::limited(LATER_TURN_TIME_MAX, LATER_TURN_TIME_MAX_BESIDE_QUIET, beside_quiet)
     }
 
-    fn limited(most: Duration, beside_quiet: bool) -> TurnTime {
-        let piece_bytes = if beside_quiet { PIECE_BYTES_BESIDE_QUIET } else { PIECE_BYTES };
-        TurnTime { began_at: Instant::now(), most, piece_bytes }
+    fn limited(usual: Duration, most_beside_quiet: Duration, beside_quiet: bool) -> TurnTime {
+        let (most, piece_bytes) = if beside_quiet {
+            (most_beside_quiet, PIECE_BYTES_BESIDE_QUIET)
+        } else {
+            (usual, PIECE_BYTES)
+        };
+        TurnTime { began_at: Instant::now(), most, most_beside_quiet, piece_bytes }
     }
 
     /// When the turn began.
@@ -66,6 +69,11 @@ impl TurnTime {
     /// Whether the turn must end, so that other threads can take a turn.
     pub(crate) fn is_over(self) -> bool {
         self.began_at.elapsed() >= self.most
+    }
+
+    /// Whether a turn that took this time is one for which quiet clients wait long.
+    pub(crate) fn is_long(self, turn_time: Duration) -> bool {
+        turn_time >= self.most_beside_quiet
     }
 
     /// The number of bytes that a dialect gets before the next look at the clock.

@@ -9,9 +9,7 @@ use std::time::Duration;
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
-use crate::threads::turn_time::{
-    LATER_TURN_TIME_MAX_BESIDE_QUIET, PIECE_BYTES, TURN_TIME_MAX_BESIDE_QUIET, TurnTime,
-};
+use crate::threads::turn_time::{PIECE_BYTES, TurnTime};
 
 /// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
 const REST_MAX: Duration = Duration::from_millis(4);
@@ -32,9 +30,9 @@ pub(super) const BUSY_MS: u64 = if cfg!(test) { 60_000 } else { 1000 };
 pub(super) enum Feed {
     /// Bytes that were just read. Most commands in them cost little time.
     Read,
-    /// Held-back commands. Such a turn also closes sessions, which may
-    /// hold many jobs. Both kinds of work can take long. So they have a separate turn, after the
-    /// thread has sent the replies to new bytes.
+    /// Held-back commands. Such a turn also closes sessions, which may hold many jobs. Both kinds of
+    /// work can take long. So they have a separate turn, after the thread has sent the replies to
+    /// new bytes.
     HeldBack {
         /// The turn continues the commands of this many connections.
         connections: usize,
@@ -76,12 +74,13 @@ impl IoThread {
             turn.set_alarm_again();
         }
         self.open_sessions(&mut turn);
-        match feed {
+        let has_long_inputs = match feed {
             Feed::Read => self.feed_batch(&mut turn, time),
             Feed::HeldBack { connections, .. } => {
                 self.feed_held_back(connections, &mut turn, time);
+                true
             }
-        }
+        };
         // Turns of other threads put events into this thread's inbox. Those turns are over, because
         // only one turn runs at a time. So their events are older than the events of this turn, and
         // come first.
@@ -99,12 +98,9 @@ impl IoThread {
             self.shared.client_mix.note_much_work(self.now_ms);
         }
         let turn_time = time.elapsed();
-        let is_long = match feed {
-            Feed::Read => self.has_long_inputs && turn_time >= TURN_TIME_MAX_BESIDE_QUIET,
-            Feed::HeldBack { .. } => turn_time >= LATER_TURN_TIME_MAX_BESIDE_QUIET,
-        };
-        // The turn took as long as it may take beside quiet clients, and not only for short inputs.
-        if is_long {
+        // A turn can also be long because many quiet clients sent short inputs. That is not the work of
+        // a busy one.
+        if has_long_inputs && time.is_long(turn_time) {
             self.shared.client_mix.note_much_work(self.now_ms);
         }
         self.turn_began = time.began_at();
@@ -146,8 +142,8 @@ impl IoThread {
     }
 
     /// Notes which clients are busy, whether a quiet one has sent a request, and whether an input is
-    /// much work in any case. A client is *busy* for a second after each long input, long request or long reply, and
-    /// *quiet* otherwise. Returns the number of short inputs.
+    /// much work in any case. A client is *busy* for a second after each long input, long request or
+    /// long reply, and *quiet* otherwise. Returns the number of short inputs.
     fn look_at_inputs(&mut self) -> usize {
         let (mut short_inputs, mut any_quiet, mut has_much_input) = (0, false, false);
         for (place, range) in &self.batch {
@@ -167,7 +163,6 @@ impl IoThread {
         if has_much_input {
             self.shared.client_mix.note_much_work(self.now_ms);
         }
-        self.has_long_inputs = short_inputs < self.batch.len();
         short_inputs
     }
 
@@ -193,17 +188,16 @@ impl IoThread {
             false
         });
         self.batch = batch;
-        // The turn for the short inputs comes next.
-        self.has_long_inputs = false;
         true
     }
 
-    /// Passes the bytes that were read to the dialects.
-    pub(super) fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+    /// Passes the bytes that were read to the dialects. Returns whether there was a long input.
+    pub(super) fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> bool {
         let mut batch = mem::take(&mut self.batch);
-        let (mut bytes, mut is_late) = (0, false);
+        let (mut bytes, mut is_late, mut has_long_inputs) = (0, false, false);
         for (place, range) in batch.drain(..) {
             bytes += range.len();
+            has_long_inputs |= !is_short(&range);
             // Reading the clock costs time. So read it only after each piece or slice. Most batches
             // end before that.
             if bytes > time.piece_bytes() || turn.slice_is_spent() {
@@ -218,6 +212,7 @@ impl IoThread {
             self.touch(place);
         }
         self.batch = batch;
+        has_long_inputs
     }
 
     /// Continues held-back commands, with one slice per connection. Begins with the connection that

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::*;
 
+const LONG_JOB_BYTES: usize = 60_000;
+
 impl Rounds {
     fn is_beside_quiet(&self) -> bool {
         self.thread.is_beside_quiet()
@@ -13,6 +15,19 @@ impl Rounds {
     fn forget_quiet(&self) {
         self.thread.shared.client_mix.forget_quiet();
     }
+}
+
+/// A thread with this many clients, and a job of 60,000 bytes.
+fn with_a_long_job(clients: usize) -> (Rounds, Vec<UnixStream>) {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..clients).map(|_| rounds.connect()).collect();
+    let body = "b".repeat(LONG_JOB_BYTES);
+    let put = format!("put 0 0 60 {LONG_JOB_BYTES}\r\n{body}\r\n");
+    clients[0].write_all(put.as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(received(&mut clients[0]), "INSERTED 1\r\n");
+    (rounds, clients)
 }
 
 #[test]
@@ -42,12 +57,7 @@ fn turns_are_shorter_only_where_quiet_and_busy_clients_meet() {
 
 #[test]
 fn clients_with_long_replies_are_not_quiet() {
-    let mut rounds = Rounds::new();
-    let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
-    let body = "b".repeat(60_000);
-    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
-    rounds.round();
-    rounds.finish();
+    let (mut rounds, mut clients) = with_a_long_job(3);
     // The first request of each client is short. Its reply shows that the client has much work.
     for _ in 0..2 {
         rounds.forget_quiet();
@@ -142,13 +152,7 @@ fn beside_quiet_clients_released_replies_leave_before_the_next_turn() {
 
 #[test]
 fn long_replies_leave_in_pieces_while_others_are_served() {
-    let mut rounds = Rounds::new();
-    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
-    let body = "b".repeat(60_000);
-    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
-    rounds.round();
-    rounds.finish();
-    assert_eq!(received(&mut clients[0]), "INSERTED 1\r\n");
+    let (mut rounds, mut clients) = with_a_long_job(20);
     let mut quiet = rounds.connect();
     for client in &mut clients {
         client.write_all(&b"peek 1\r\n".repeat(10)).unwrap();
@@ -160,7 +164,7 @@ fn long_replies_leave_in_pieces_while_others_are_served() {
     // Without the limit, the sockets would take twelve times as many bytes.
     let sent = bytes.iter().sum::<usize>();
     assert!((256 << 10..(256 + 128) << 10).contains(&sent), "{sent}");
-    let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + body.len());
+    let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + LONG_JOB_BYTES);
     for _ in 0..200 {
         rounds.round();
         for (client, bytes) in clients.iter_mut().zip(&mut bytes) {
@@ -173,13 +177,7 @@ fn long_replies_leave_in_pieces_while_others_are_served() {
 
 #[test]
 fn without_quiet_clients_a_round_sends_more_of_long_replies() {
-    let mut rounds = Rounds::new();
-    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
-    let body = "b".repeat(60_000);
-    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
-    rounds.round();
-    rounds.finish();
-    received(&mut clients[0]);
+    let (mut rounds, mut clients) = with_a_long_job(20);
     // The first reply of each client shows that it has much work.
     for client in &mut clients {
         client.write_all(b"peek 1\r\n").unwrap();
