@@ -33,7 +33,6 @@ use crate::name::{QueueName, parse_name, shown_name};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
-use crate::search::TEXT_CHARACTERS_MAX;
 use crate::state::Api;
 use crate::types::{self, AttemptOutcome, Outcome};
 
@@ -403,10 +402,7 @@ impl Api {
                 bad("outcome", why)
             })?),
         };
-        let text = query.get("text").unwrap_or_default().to_owned();
-        if text.chars().count() > TEXT_CHARACTERS_MAX {
-            return Err(bad("text", "the text has more than 200 characters"));
-        }
+        let text = query.text()?.to_owned();
         // A search for a text tells what bodies contain.
         if !text.is_empty() {
             self.check_bodies(principal)?;

@@ -9,6 +9,8 @@ use crate::problem::{Problem, ProblemKind};
 const LIMIT_MAX: usize = 500;
 /// The usual page of a list.
 const LIMIT_DEFAULT: usize = 50;
+/// The longest text to search for, in characters. The fields of the console have the same limit.
+const TEXT_CHARACTERS_MAX: usize = 200;
 /// A suggestion must be at least this similar.
 const SIMILARITY_MIN: f64 = 0.7;
 
@@ -58,6 +60,16 @@ impl Query {
             let why = format!("write a number from 1 to {LIMIT_MAX}");
             Problem::new(ProblemKind::BadRequest, why).of_parameter("limit")
         })
+    }
+
+    /// The parameter `text`: the text to search for. Empty: none.
+    pub(crate) fn text(&self) -> Result<&str, Problem> {
+        let text = self.get("text").unwrap_or_default();
+        if text.chars().count() > TEXT_CHARACTERS_MAX {
+            let why = format!("the text has more than {TEXT_CHARACTERS_MAX} characters");
+            return Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("text"));
+        }
+        Ok(text)
     }
 
     /// The parameter `as`: the form of a body. `None`: the bytes as they are.

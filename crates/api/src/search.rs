@@ -30,8 +30,6 @@ const BYTES_MAX: u64 = 32 << 20;
 const TIME_MAX_MS: u64 = 2_000;
 /// Jobs of one step. Between the steps, other requests can read from the disk.
 const STEP_JOBS: u64 = 256;
-/// The longest text to search for, in characters. The field of the console has the same limit.
-pub(crate) const TEXT_CHARACTERS_MAX: usize = 200;
 /// The part of a body that is shown begins this many bytes before the text.
 const BEFORE_BYTES: usize = 60;
 /// The part of a body that is shown has at most this many bytes.
@@ -166,12 +164,8 @@ impl SearchJobs {
             Some("buried") => vec![State::Buried],
             Some(_) => return Err(bad("state", "write ready, delayed or buried")),
         };
-        let text = query.get("text").unwrap_or_default();
-        if text.chars().count() > TEXT_CHARACTERS_MAX {
-            return Err(bad("text", "the text has more than 200 characters"));
-        }
         let wanted = Wanted {
-            text: text.as_bytes().to_vec(),
+            text: query.text()?.as_bytes().to_vec(),
             ages_ms: number(query, "older_ms", 0)?..=number(query, "younger_ms", u64::MAX)?,
             priorities: number(query, "priority_min", 0)?
                 ..=number(query, "priority_max", u32::MAX)?,

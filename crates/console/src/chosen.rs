@@ -16,17 +16,23 @@ use crate::{actions, link, number};
 /// The field with the text to search for.
 pub(crate) const SEARCH: &str = "search";
 
-/// The field to search in the jobs of a queue in one state.
-pub(crate) fn search_form(t: &Texts, path: &str, state: &str, text: Option<&str>) -> Markup {
+/// The field to search in a list of jobs. `among` is the parameter that chooses the list.
+pub(crate) fn search_form(
+    t: &Texts,
+    path: &str,
+    among: (&str, Option<&str>),
+    label: &str,
+    text: Option<&str>,
+) -> Markup {
     let t = &t.actions;
     html! {
         form .filter action=(path) {
-            input type="hidden" name="state" value=(state);
+            @if let (name, Some(value)) = among { input type="hidden" name=(name) value=(value); }
             input type="search" name=(SEARCH) value=[text] maxlength="200"
-                placeholder=(t.text_in_bodies) aria-label=(t.text_in_bodies);
+                placeholder=(label) aria-label=(label);
             button { (t.search) }
             @if text.is_some() {
-                a href=(link::with(path, &[("state", Some(state))])) { (t.all_jobs) }
+                a href=(link::with(path, &[among])) { (t.all_jobs) }
             }
         }
     }

@@ -77,7 +77,7 @@ pub(crate) async fn list(
         @if let Some(times) = &found.times { (times_table(t, times)) }
         // A search reads files, so a page with one does not repeat it every two seconds.
         section #jobs data-live[text.is_none()] {
-            (search_form(t, &path, outcome, text))
+            (chosen::search_form(t, &path, ("outcome", outcome), texts.search, text))
             nav .tabs aria-label=(texts.by_outcome) {
                 a href=(page(None, None)) aria-current=[outcome.is_none().then_some("true")] {
                     (t.frame.all)
@@ -116,21 +116,6 @@ pub(crate) async fn list(
     let equal = equal.get(&format!("{}/history", equal::queue(&name)), &parameters);
     let title = format!("{name}: {}", texts.title);
     Ok(Page::new(&api, "/queues", &title, contents).equal_to(equal))
-}
-
-/// The field to search in what the history keeps of the jobs.
-fn search_form(t: &Texts, path: &str, outcome: Option<&str>, text: Option<&str>) -> Markup {
-    html! {
-        form .filter action=(path) {
-            @if let Some(outcome) = outcome { input type="hidden" name="outcome" value=(outcome); }
-            input type="search" name=(chosen::SEARCH) value=[text] maxlength="200"
-                placeholder=(t.history.search) aria-label=(t.history.search);
-            button { (t.actions.search) }
-            @if text.is_some() {
-                a href=(link::with(path, &[("outcome", outcome)])) { (t.actions.all_jobs) }
-            }
-        }
-    }
 }
 
 fn jobs_table(t: &Texts, jobs: &[PastJob], text: Option<&str>) -> Markup {

@@ -163,7 +163,11 @@ pub(crate) async fn page(
                     { (shown) " " span .n { (number::grouped(number)) } }
                 }
             }
-            @if can_search { (chosen::search_form(t, &path, state, searched)) }
+            @if can_search {
+                (chosen::search_form(
+                    t, &path, ("state", Some(state)), t.actions.text_in_bodies, searched,
+                ))
+            }
             (chosen::form(t, &principal, &path, state, &list_of(t, &jobs, &shown)))
             (remark)
             (paging(
