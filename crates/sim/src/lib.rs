@@ -36,7 +36,7 @@ mod world;
 
 pub use machine::cluster::Replication;
 pub use oracle::Judgements;
-pub use runner::{BrokenPromise, Options, run, run_many};
+pub use runner::{BrokenPromise, Options, RunKind, run, run_many};
 pub use sabotage::Sabotage;
 pub use world::Summary;
 

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use lineshaft_sim::{Options, run, run_many};
+use lineshaft_sim::{Options, RunKind, run, run_many};
 
 const USAGE: &str = "usage: lineshaft-sim SEED [--cluster | --policies] [--steps N] [--trace]
        lineshaft-sim --seeds N [--from S] [--cluster | --policies] [--steps N] [--threads N]";
@@ -34,8 +34,8 @@ impl Request {
             let mut number = || arguments.next()?.parse::<u64>().ok();
             match argument.as_str() {
                 "--trace" => request.options.trace = true,
-                "--cluster" => request.options.cluster = true,
-                "--policies" => request.options.policies = true,
+                "--cluster" => request.choose(RunKind::Cluster)?,
+                "--policies" => request.choose(RunKind::Policies)?,
                 "--steps" => request.options.steps = number()?,
                 "--seeds" => request.seeds = Some(number()?),
                 "--from" => request.first = number()?,
@@ -46,8 +46,13 @@ impl Request {
         if let Some(seed) = seed {
             request.first = seed;
         }
-        let is_one_kind = !(request.options.cluster && request.options.policies);
-        (is_one_kind && seed.is_some() != request.seeds.is_some()).then_some(request)
+        (seed.is_some() != request.seeds.is_some()).then_some(request)
+    }
+
+    /// Chooses what to simulate. `None`: something else was chosen before.
+    fn choose(&mut self, kind: RunKind) -> Option<()> {
+        let before = std::mem::replace(&mut self.options.kind, kind);
+        (before == RunKind::Server).then_some(())
     }
 
     fn serve(self) -> ExitCode {

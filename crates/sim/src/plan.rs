@@ -296,7 +296,7 @@ impl Plan {
     }
 
     /// Chooses whether clients use another name of a queue. Earlier plans with the same seed stay the
-    /// same. Only runs with Kestrel have policies.
+    /// same. Of the runs with a model, only those with Kestrel have policies.
     pub(crate) fn choose_names(&mut self, rng: &mut Rng) {
         self.renames = self.shares[2] > 0 && self.weights.policies > 0 && rng.one_in(3);
     }

@@ -21,11 +21,32 @@ pub struct Options {
     pub sabotage: Sabotage,
     /// The seed for the engine's hashes of names and keys.
     pub hash_seed: u64,
-    /// True for a cluster of three nodes. False for one server.
-    pub cluster: bool,
-    /// True if all clients speak beanstalkd's protocol, or all speak Kestrel's memcache protocol, policies
-    /// change often, and the disk is often full. Only the oracle judges the run. Not for a cluster.
-    pub policies: bool,
+    /// What is simulated.
+    pub kind: RunKind,
+}
+
+/// What a run simulates.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum RunKind {
+    /// One server.
+    #[default]
+    Server,
+    /// A cluster of three nodes.
+    Cluster,
+    /// One server with policies that change, on a disk that can be full. All its clients speak
+    /// beanstalkd's protocol, or all speak Kestrel's memcache protocol. Only the oracle judges the run.
+    Policies,
+}
+
+impl RunKind {
+    /// The option of the program for such a run.
+    fn option(self) -> &'static str {
+        match self {
+            RunKind::Server => "",
+            RunKind::Cluster => " --cluster",
+            RunKind::Policies => " --policies",
+        }
+    }
 }
 
 impl Default for Options {
@@ -35,8 +56,7 @@ impl Default for Options {
             trace: false,
             sabotage: Sabotage::None,
             hash_seed: 0,
-            cluster: false,
-            policies: false,
+            kind: RunKind::Server,
         }
     }
 }
@@ -50,20 +70,14 @@ pub struct BrokenPromise {
     pub steps: u64,
     /// A description of the problem.
     pub problem: String,
-    /// True if the run was that of a cluster.
-    pub cluster: bool,
-    /// True if [`Options::policies`] was.
-    pub policies: bool,
+    /// What the run simulated.
+    pub kind: RunKind,
 }
 
 impl fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, steps, problem, cluster, policies } = self;
-        let mode = match (cluster, policies) {
-            (true, _) => " --cluster",
-            (false, true) => " --policies",
-            (false, false) => "",
-        };
+        let Self { seed, steps, problem, kind } = self;
+        let mode = kind.option();
         write!(
             f,
             "seed {seed}: {problem}\nreplay it with: \
@@ -74,8 +88,8 @@ impl fmt::Display for BrokenPromise {
 
 /// Makes the run of one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
-    let Options { steps, cluster, policies, .. } = options;
-    let broken = |problem| BrokenPromise { seed, steps, problem, cluster, policies };
+    let Options { steps, kind, .. } = options;
+    let broken = |problem| BrokenPromise { seed, steps, problem, kind };
     // If an assertion of the engine panics, this counts as a broken promise. The panic can leave
     // the world half changed, but no code uses the world afterwards.
     let ran = catch_unwind(AssertUnwindSafe(|| {

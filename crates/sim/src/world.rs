@@ -30,7 +30,7 @@ use crate::rng::Rng;
 use crate::seen;
 use crate::trace::Trace;
 use crate::workload::Known;
-use crate::{Checked, Options};
+use crate::{Checked, Options, RunKind};
 
 /// The wall clock at the beginning of the simulated world: a day in September 2026.
 const EPOCH_MS: u64 = 1_790_000_000_000;
@@ -149,20 +149,20 @@ pub struct Summary {
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Result<Self, String> {
         let mut rng = Rng::new(seed);
-        let mut plan =
-            if options.cluster { Plan::of_cluster(&mut rng) } else { Plan::new(&mut rng) };
-        if options.cluster {
+        let is_cluster = options.kind == RunKind::Cluster;
+        let mut plan = if is_cluster { Plan::of_cluster(&mut rng) } else { Plan::new(&mut rng) };
+        if is_cluster {
             plan.choose_gearman(&mut Rng::new(seed.rotate_left(16)));
             plan.choose_yields(&mut Rng::new(seed.rotate_left(48)));
         }
         plan.choose_results(&mut Rng::new(seed.rotate_left(8)));
         plan.choose_bodies(&mut Rng::new(!seed));
         plan.choose_names(&mut Rng::new(seed.rotate_left(48)));
-        if options.cluster {
+        if is_cluster {
             // Its plan is complete.
         } else if options.sabotage.chooses_rules() {
             plan.limit_hand_outs();
-        } else if options.policies {
+        } else if options.kind == RunKind::Policies {
             plan.judge_policies(&mut Rng::new(seed.rotate_left(56)));
         } else if options.is_sabotaged() {
             // Most sabotages need the model's state.

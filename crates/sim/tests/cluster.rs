@@ -1,7 +1,7 @@
 //! Runs simulations of a cluster of three nodes, and checks that the oracle and the nodes notice
 //! errors.
 
-use lineshaft_sim::{Options, Sabotage, Summary, run, run_many};
+use lineshaft_sim::{Options, RunKind, Sabotage, Summary, run, run_many};
 
 /// Seeds that are the same on every machine.
 const SEEDS: u64 = 600;
@@ -10,7 +10,7 @@ const SEEDS: u64 = 600;
 const SABOTAGED_SEEDS: u64 = 300;
 
 fn options(sabotage: Sabotage) -> Options {
-    Options { cluster: true, sabotage, ..Options::default() }
+    Options { kind: RunKind::Cluster, sabotage, ..Options::default() }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lineshaft_sim::{Options, Sabotage, run, run_many};
+use lineshaft_sim::{Options, RunKind, Sabotage, run, run_many};
 
 /// Seeds that are the same on every machine.
 const FIXED_SEEDS: u64 = 4_000;
@@ -41,7 +41,7 @@ const SABOTAGED_SEEDS: u64 = 10_000;
 
 #[test]
 fn policies_keep_their_promises_on_full_disks() {
-    let options = Options { policies: true, ..Options::default() };
+    let options = Options { kind: RunKind::Policies, ..Options::default() };
     let summary = run_many(0, POLICY_SEEDS, 2, options).unwrap_or_else(|broken| panic!("{broken}"));
     assert!(summary.refusals_with_policies > POLICY_SEEDS / 20, "{summary:?}");
     assert!(summary.restarts > POLICY_SEEDS, "{summary:?}");
@@ -303,14 +303,14 @@ fn doubles_within_a_window_are_noticed() {
 #[test]
 fn the_oracle_notices_doubles_of_jobs_that_are_there() {
     let sabotage = Sabotage::ForgottenClaims;
-    let options = Options { sabotage, policies: true, ..Options::default() };
+    let options = Options { sabotage, kind: RunKind::Policies, ..Options::default() };
     assert_oracle_notices_with(options, "is there, with");
 }
 
 #[test]
 fn the_oracle_notices_retries_without_end() {
     let sabotage = Sabotage::EndlessRetries;
-    let options = Options { sabotage, policies: true, ..Options::default() };
+    let options = Options { sabotage, kind: RunKind::Policies, ..Options::default() };
     assert_oracle_notices_with(options, "times, the limit is");
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::policy::{Rate, Rules};
 
-use super::rules::{Part, QueueRules, lead_to, parent_of, resolve};
+use super::rules::{Part, QueueRules, lead_to, resolve_for_certain};
 use crate::Checked;
 
 /// The oracle forgets older hand-outs of a queue than this many.
@@ -123,10 +123,9 @@ impl Gates {
 
     /// The rules that certainly apply to a queue.
     fn rules_of(&self, queue: &str) -> Option<QueueRules> {
-        let rules = resolve(&self.rules, queue, None);
-        let as_child = resolve(&self.rules, queue, parent_of(queue));
+        let rules = resolve_for_certain(&self.rules, queue)?;
         // A policy that can end ready jobs applies only when all jobs of the queue are loaded.
-        (rules == as_child && !rules.lets_go() && !self.is_changing).then_some(rules)
+        (!rules.lets_go() && !self.is_changing).then_some(rules)
     }
 
     /// The server handed out a job of this queue now. The client did not wait for it.

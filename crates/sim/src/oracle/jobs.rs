@@ -12,8 +12,8 @@ const ORDERED_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Jobs {
-    /// True if all clients that end, hold or move jobs speak beanstalkd's protocol.
-    alone: bool,
+    /// True if only clients of beanstalkd end, hold or move jobs.
+    pub(super) alone: bool,
     /// Jobs whose put was acknowledged, and that have not ended.
     known: BTreeMap<u64, Job>,
     /// Ended jobs.
@@ -127,11 +127,6 @@ impl Jobs {
             orders_judged: 0,
             holds_judged: 0,
         }
-    }
-
-    /// Notes that others than the clients of beanstalkd can change jobs.
-    pub(super) fn lose_certainty(&mut self) {
-        self.alone = false;
     }
 
     // --- Puts ---

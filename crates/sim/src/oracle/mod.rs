@@ -105,9 +105,10 @@ struct Pending {
 }
 
 impl Oracle {
-    /// `spoken` says which protocols clients speak: beanstalkd's, Gearman's, Kestrel's. Only runs
-    /// with Kestrel have policies. `sees_items` is false if Kestrel's clients speak other dialects
-    /// than memcache, because the oracle cannot see their items.
+    /// `spoken` says which protocols clients speak: beanstalkd's, Gearman's, Kestrel's. If policies
+    /// change although nobody speaks Kestrel's, call [`Oracle::policies_change_jobs`]. `sees_items` is
+    /// false if Kestrel's clients speak other dialects than memcache, because the oracle cannot see
+    /// their items.
     pub(crate) fn new(spoken: [bool; 3], sees_items: bool) -> Self {
         let mut items = Items::new(spoken == [false, false, true]);
         if spoken[1] {
@@ -129,7 +130,7 @@ impl Oracle {
 
     /// Notes that queues of jobs have policies: they can delay, bury, move or end jobs.
     pub(crate) fn policies_change_jobs(&mut self) {
-        self.jobs.lose_certainty();
+        self.jobs.alone = false;
     }
 
     /// Notes that slices of work are short, so that an operation on many jobs takes several slices.
@@ -633,7 +634,7 @@ pub struct Judgements {
     pub pauses: u64,
     /// Puts with the key of another put, within the window of the policy.
     pub duplicates: u64,
-    /// Hand-outs of jobs that were released before, in queues with a limit of retries.
+    /// Hand-outs of jobs that were handed out before, in queues with a limit of retries.
     pub retries: u64,
     /// Outcomes of Gearman's jobs that clients were told.
     pub outcomes: u64,

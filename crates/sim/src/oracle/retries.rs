@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::policy::Rules;
 
-use super::rules::{QueueRules, parent_of, resolve};
+use super::rules::{QueueRules, resolve_for_certain};
 use crate::Checked;
 
 #[derive(Debug, Default)]
@@ -73,10 +73,8 @@ impl Retries {
     /// The number of failures after which the queue certainly hands a job out no more. `None`: the oracle
     /// does not know, or there is no limit.
     fn limit(&self, queue: &str) -> Option<u32> {
-        let rules = resolve(&self.rules, queue, None);
-        let as_child = resolve(&self.rules, queue, parent_of(queue));
-        let is_certain = rules == as_child && !self.is_changing;
-        is_certain.then_some(rules).as_ref().and_then(QueueRules::retry_limit)
+        let rules = resolve_for_certain(&self.rules, queue).filter(|_| !self.is_changing);
+        rules.as_ref().and_then(QueueRules::retry_limit)
     }
 
     /// A worker that takes jobs only from this queue got the job.

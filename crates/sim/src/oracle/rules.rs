@@ -422,6 +422,12 @@ pub(super) fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> Queue
     resolved
 }
 
+/// The settings of a queue, if they are the same whether it is a child of another queue or not.
+pub(super) fn resolve_for_certain(rules: &Rules, queue: &str) -> Option<QueueRules> {
+    let resolved = resolve(rules, queue, None);
+    (resolved == resolve(rules, queue, parent_of(queue))).then_some(resolved)
+}
+
 fn matches(rule: &Rule, queue: &str) -> bool {
     rule.patterns.iter().any(|pattern| fits(pattern.as_bytes(), queue.as_bytes()))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use broker::policy::Rules;
 
-use super::rules::{KeyWindow, QueueRules, Uniqueness, parent_of, resolve};
+use super::rules::{KeyWindow, QueueRules, Uniqueness, lets_jobs_die, resolve_for_certain};
 use super::terms::Conn;
 use crate::Checked;
 
@@ -63,7 +63,7 @@ impl Uniques {
     pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
         self.rules = rules.clone();
         self.is_changing = true;
-        self.lets_die = super::rules::lets_jobs_die(rules);
+        self.lets_die = lets_jobs_die(rules);
         if !in_slices {
             self.settled();
         }
@@ -77,19 +77,15 @@ impl Uniques {
 
     /// Notes another process with these rules. It can lack the last changes of the process before.
     pub(super) fn began(&mut self, rules: &Rules) {
-        self.rules = rules.clone();
-        self.is_changing = false;
-        self.lets_die = super::rules::lets_jobs_die(rules);
-        self.puts.clear();
+        self.changed(rules, false);
     }
 
     /// The rules that certainly apply to a queue.
     fn rules_of(&self, queue: &str) -> Option<QueueRules> {
-        let rules = resolve(&self.rules, queue, None);
-        let as_child = resolve(&self.rules, queue, parent_of(queue));
+        let rules = resolve_for_certain(&self.rules, queue)?;
         let is_plain = !rules.is_alias && !rules.fanout_only && !rules.ends_jobs();
         let is_certain = !self.is_changing && !self.lets_die && !self.is_over;
-        (rules == as_child && is_plain && is_certain).then_some(rules)
+        (is_plain && is_certain).then_some(rules)
     }
 
     /// A put with this body, which arrived at the moment `arrival`, was answered with this job now.

@@ -179,13 +179,13 @@ impl World {
         }
         // A client can send a put as large as a segment before the broker holds clients back. If no
         // segment is ready for this put, the log refuses the put.
-        let has_policies = self.plan.must_not_be_short();
-        if self.process.broker.congested() && !has_policies {
+        let must_have_room = self.plan.must_not_be_short();
+        if self.process.broker.congested() && !must_have_room {
             self.model.may_refuse = true;
         }
         // With policies, the model could not tell the refusals of the log from others. So it expects
         // them only in the calls that have one.
-        if has_policies {
+        if must_have_room {
             self.model.may_refuse = refused_by_log(&self.process.broker) > refused;
         }
         if self.plan.unmodelled.is_some() && self.plan.has_policies() {
@@ -211,7 +211,7 @@ impl World {
         model(&mut self.model, place, &mut observed)
             .and_then(|()| observed.end())
             .map_err(|error| format!("connection {number}: {error}"))?;
-        if has_policies {
+        if must_have_room {
             self.model.may_refuse = false;
         }
         let link = &mut self.links[index];

@@ -12,7 +12,7 @@ use broker::policy::{
 use super::World;
 use crate::rng::Rng;
 use crate::workload::OTHER_NAME;
-use crate::{Checked, Sabotage};
+use crate::{Checked, RunKind, Sabotage};
 
 fn names(names: &[&str]) -> Box<[Name]> {
     names.iter().map(|name| name.as_bytes().into()).collect()
@@ -393,7 +393,7 @@ impl World {
             rules.0.push(windows(&mut self.rng));
         }
         // Such rules are rare above, and the oracle judges them only over several hand-outs or puts.
-        if self.options.policies && self.rng.coin() {
+        if self.options.kind == RunKind::Policies && self.rng.coin() {
             let is_retry = self.rng.coin();
             rules.0.push(if is_retry {
                 patient(&mut self.rng)
