@@ -108,7 +108,14 @@ impl Engine {
                 }
             }
         }
-        !self.meter.request_is_spent() || !self.finds_expired_head(session, need)
+        if !self.meter.request_is_spent() {
+            return true;
+        }
+        let Some(queue) = self.expired_head_of(session, need) else { return true };
+        // The slice can be spent before the sweep comes to this queue, each time that the session tries
+        // again. So the queue's timer sweeps it at once, as for a session that waits.
+        self.resume_sweep(queue);
+        false
     }
 
     /// Whether [`Engine::sweep_for`] can do anything, or [`Engine::missing`] can find a cold job.
@@ -116,17 +123,20 @@ impl Engine {
         !self.jobs.blocks().is_empty() || self.jobs.can_expire()
     }
 
-    /// Whether a request of this session would find an expired head.
-    fn finds_expired_head(&self, session: SessionId, need: Need<'_>) -> bool {
-        let is_expired = |id: QueueId| self.head_is_expired(&self.queues[id]);
+    /// The queue in which a request of this session would find an expired head.
+    fn expired_head_of(&self, session: SessionId, need: Need<'_>) -> Option<QueueId> {
+        let is_expired = |id: &QueueId| self.head_is_expired(&self.queues[*id]);
         match need {
-            Need::Watched => self.sessions[session].watched().iter().any(|id| is_expired(*id)),
-            Need::Registered => {
-                let found = self.next_supplier(session);
-                found.is_some_and(|(_, found)| is_expired(found.queue))
+            Need::Watched => {
+                let mut watched = self.sessions[session].watched().iter().copied();
+                watched.find(is_expired)
             }
-            Need::Queue(name) => self.queue_id(name).is_some_and(is_expired),
-            Need::Used(_) | Need::Sleep => false,
+            Need::Registered => {
+                let (_, found) = self.next_supplier(session)?;
+                Some(found.queue).filter(is_expired)
+            }
+            Need::Queue(name) => self.queue_id(name).filter(is_expired),
+            Need::Used(_) | Need::Sleep => None,
         }
     }
 

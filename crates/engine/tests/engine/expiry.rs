@@ -2,7 +2,7 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    GrabOrder, JobId, Millis, Patience, ReadMode, Record, ReturnOrder, SessionId, Take, When,
+    GrabOrder, JobId, Millis, Need, Patience, ReadMode, Record, ReturnOrder, SessionId, Take, When,
     limits,
 };
 
@@ -221,6 +221,32 @@ fn a_policy_that_lets_no_sweep_remove_anything_lets_one() {
     assert!(world.engine.next_deadline() > Some(world.engine.now()), "it rests");
     world.pass(1000);
     assert_eq!(world.expired("q"), 2);
+}
+
+#[test]
+fn a_sweep_rests_for_no_request_that_cannot_reach_its_queue_in_a_slice() {
+    let mut world = World::new();
+    world.policies([Rule::new(["q"], [Setting::ExpireSweep(Some(1))])]);
+    for _ in 0..3 {
+        world.add_until("q", "1", Some(Millis(START.0 + 10)));
+    }
+    world.pass(11);
+    let worker = world.open();
+    world.act(|engine, _| {
+        for tube in 0..=SLICE_UNITS {
+            engine.watch(worker, format!("tube-{tube}").as_bytes());
+        }
+        engine.watch(worker, b"q");
+    });
+    for expired in 1..3 {
+        assert_eq!(world.expired("q"), expired);
+        world.engine.begin_slice();
+        assert!(!world.engine.is_head_at_hand(worker, Need::Watched));
+        assert!(!world.act(|engine, fx| engine.sweep_for(worker, Need::Watched, fx)));
+        world.pass(0);
+    }
+    assert_eq!(world.expired("q"), 3);
+    assert!(world.engine.is_head_at_hand(worker, Need::Watched));
 }
 
 #[test]
