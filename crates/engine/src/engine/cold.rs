@@ -378,9 +378,16 @@ impl Engine {
                 self.meter.count(watched.len());
                 watched.iter().all(is_plain)
             }
-            Need::Queue(name) => self.queue_id(name).is_none_or(|id| is_plain(&id)),
+            Need::Queue(name) => self.queue_to_read(name).is_none_or(|id| is_plain(&id)),
             Need::Registered | Need::Sleep | Need::Used(_) => false,
         }
+    }
+
+    /// The queue that a read under this name reads. If the name is an alias now, there is none: the jobs
+    /// of a queue of this name are out of reach.
+    pub(super) fn queue_to_read(&self, name: &[u8]) -> Option<QueueId> {
+        let is_alias = |id| self.policy_of(id).is_some_and(|policy| !policy.alias.is_empty());
+        self.queue_id(name).filter(|id| !is_alias(*id))
     }
 
     /// The list whose next job is cold, if a request of this session needs that job. Then the
@@ -406,7 +413,7 @@ impl Engine {
                 Some(found.queue).filter(|queue| self.queues[*queue].head_is_cold())
             }
             Need::Queue(name) => {
-                self.queue_id(name).filter(|queue| self.may_serve_loaded(&self.queues[*queue]))
+                self.queue_to_read(name).filter(|queue| self.may_serve_loaded(&self.queues[*queue]))
             }
             Need::Used(_) => None,
         }?;

@@ -102,7 +102,7 @@ impl Engine {
             // A peek shows an expired job, too.
             Need::Used(_) | Need::Sleep => {}
             Need::Queue(name) => {
-                if let Some(queue) = self.queue_id(name) {
+                if let Some(queue) = self.queue_to_read(name) {
                     self.sweep_head(queue, effects);
                     self.drop_if_unwanted(queue, effects);
                 }
@@ -135,7 +135,7 @@ impl Engine {
                 let (_, found) = self.next_supplier(session)?;
                 Some(found.queue).filter(is_expired)
             }
-            Need::Queue(name) => self.queue_id(name).filter(is_expired),
+            Need::Queue(name) => self.queue_to_read(name).filter(is_expired),
             Need::Used(_) | Need::Sleep => None,
         }
     }

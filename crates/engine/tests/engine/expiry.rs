@@ -250,6 +250,23 @@ fn a_sweep_rests_for_no_request_that_cannot_reach_its_queue_in_a_slice() {
 }
 
 #[test]
+fn a_read_of_an_alias_does_not_sweep_the_queue_that_the_alias_hides() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.add_until("q", "1", Some(Millis(START.0 + 10)));
+    }
+    let sweeps = Rule::new(["q"], [Setting::ExpireSweep(Some(1))]);
+    let alias = Rule::new(["q"], [Setting::Alias([b"r"[..].into()].into())]);
+    world.policies([sweeps, alias]);
+    world.pass(11);
+    let reader = world.reader();
+    let need = Need::Queue(b"q");
+    assert!(world.engine.is_head_at_hand(reader, need));
+    assert!(world.act(|engine, fx| engine.sweep_for(reader, need, fx)));
+    assert_eq!(world.expired("q"), 1, "the timer ends one in a second");
+}
+
+#[test]
 fn a_read_that_does_not_wait_gets_the_live_item_behind_many_expired_ones() {
     let mut world = World::new();
     let readers = world.read_behind_many_expired();
