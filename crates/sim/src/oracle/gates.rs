@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::policy::{Rate, Rules};
 
-use super::rules::{Part, QueueRules, lead_to, resolve_for_certain};
+use super::rules::{Part, QueueRules, lead_to, parent_of, resolve_for_certain};
 use crate::Checked;
 
 /// The oracle forgets older hand-outs of a queue than this many.
@@ -60,6 +60,8 @@ impl LeasedJob<'_> {
     fn key(&self, expression: &str) -> Option<Vec<u8>> {
         match (expression, self.unique) {
             ("gm:unique", b"-") => Some(self.body.to_vec()),
+            // It can be a copy. A copy has the key of its original, but joins no submit.
+            ("gm:unique", b"") if parent_of(self.queue).is_some() => None,
             // A dialect can cut long ones.
             ("gm:unique", unique) => (unique.len() < 64).then(|| unique.to_vec()),
             (expression, _) => Part::of(expression).map(|part| part.key(self.body)),
