@@ -169,7 +169,8 @@ pub(crate) struct Shared {
     clock_step_ms: Arc<AtomicI64>,
     /// How long the server was stopped before the start, by the wall clock.
     stopped_ms: i64,
-    has_threads: AtomicBool,
+    /// Whether the log is written without the owner of the turns.
+    has_committer: AtomicBool,
     threads: Mutex<Threads>,
     /// The value of [`Broker::reclaim_error`].
     pub(crate) reclaim_error: Mutex<Option<Arc<ReclaimError>>>,
@@ -323,7 +324,7 @@ impl Broker {
                 next_number: AtomicU64::new(0),
                 clock_step_ms: Arc::default(),
                 stopped_ms,
-                has_threads: AtomicBool::new(false),
+                has_committer: AtomicBool::new(false),
                 threads: Mutex::default(),
                 reclaim_error: Mutex::default(),
                 reclaim_slice: Mutex::default(),
@@ -347,7 +348,7 @@ impl Broker {
         threads.loader = Some(Loader::spawn(&self.shared.loads, &weak, &clock)?);
         let millis = clock.clone();
         let now_ms = Arc::new(move || millis().0);
-        self.shared.has_threads.store(true, Ordering::Relaxed);
+        self.expect_commits();
         threads.committer = Some(Committer::spawn(log.clone(), now_ms, on_progress)?);
         let shared = Arc::downgrade(&self.shared);
         let upkeep_clock = clock.clone();
@@ -374,6 +375,12 @@ impl Broker {
         let number = self.add_mailbox(mailbox);
         self.shared.io_mailboxes.fetch_sub(1, Ordering::Relaxed);
         number
+    }
+
+    /// From now on, the engine's own work waits while the log is behind, because something else than the
+    /// owner of the turns commits: the broker's own thread, or the simulator.
+    pub fn expect_commits(&self) {
+        self.shared.has_committer.store(true, Ordering::Relaxed);
     }
 
     /// Locks the broker for one batch of requests at the moment `now`. If `now` is before an
@@ -695,11 +702,11 @@ impl Shared {
         turn
     }
 
-    /// Whether the committer is behind. Returns false if the broker has no threads: then only the
-    /// owner writes to the log, so a thread that waited for the committer would wait forever.
+    /// Whether the committer is behind. Returns false if there is none: then only the owner writes to
+    /// the log, so work that waited for the committer would wait forever.
     pub(crate) fn writes_behind(&self) -> bool {
-        let has_thread = self.has_threads.load(Ordering::Relaxed);
-        has_thread
+        let has_committer = self.has_committer.load(Ordering::Relaxed);
+        has_committer
             && self
                 .log
                 .as_ref()

@@ -113,6 +113,11 @@ impl Queues {
         self.slab.len()
     }
 
+    /// The ids that the next queues get, in this order, before ids that no queue had yet.
+    pub(crate) fn free_ids(&self) -> impl Iterator<Item = QueueId> {
+        self.slab.free_places().map(QueueId)
+    }
+
     /// The memory of all queues, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.lane_bytes

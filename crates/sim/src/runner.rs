@@ -107,6 +107,8 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
         world.summary.opens = tally.opens;
         world.summary.copies = tally.copies;
         world.summary.expiries = tally.expiries;
+        world.summary.sweep_rests = tally.sweep_rests;
+        world.summary.idle_queues = tally.idle_queues;
         world.summary.letters = tally.letters;
         world.summary.rejections = tally.rejections;
         world.summary.duplicates = tally.duplicates;
@@ -188,6 +190,8 @@ impl Summary {
             opens,
             copies,
             expiries,
+            sweep_rests,
+            idle_queues,
             letters,
             rejections,
             duplicates,
@@ -198,6 +202,7 @@ impl Summary {
             texts,
             calls,
             long_clearings,
+            held_chores,
             memory_refusals,
             judged,
             moves,
@@ -226,6 +231,8 @@ impl Summary {
         self.opens += opens;
         self.copies += copies;
         self.expiries += expiries;
+        self.sweep_rests += sweep_rests;
+        self.idle_queues += idle_queues;
         self.letters += letters;
         self.rejections += rejections;
         self.duplicates += duplicates;
@@ -236,6 +243,7 @@ impl Summary {
         self.texts += texts;
         self.calls += calls;
         self.long_clearings += long_clearings;
+        self.held_chores += held_chores;
         self.memory_refusals += memory_refusals;
         self.judged.add(judged);
         self.moves += moves;

@@ -110,6 +110,10 @@ pub struct Summary {
     pub copies: u64,
     /// Jobs that expired.
     pub expiries: u64,
+    /// Sweeps that left expired jobs to a later sweep, as a policy says.
+    pub sweep_rests: u64,
+    /// Queues that the server removed because they were idle.
+    pub idle_queues: u64,
     /// Jobs that expired or made room, and became dead letters, if the policy kept any.
     pub letters: u64,
     /// Puts that policies refused.
@@ -130,6 +134,8 @@ pub struct Summary {
     pub calls: u64,
     /// Flushes and removals of queues that took several slices.
     pub long_clearings: u64,
+    /// Turns in which long operations waited because the log was behind.
+    pub held_chores: u64,
     /// Puts that the server refused for lack of memory.
     pub memory_refusals: u64,
     /// The number of the oracle's checks.
@@ -304,6 +310,12 @@ impl World {
             Some((facts.order, facts.buried_order))
         };
         self.model.adopt_orders(orders);
+        let queue = |name: &Name| {
+            let (queue, facts) =
+                (turn.queue_id(name.as_bytes())?, turn.queue_facts(name.as_bytes())?);
+            Some((queue.0, facts.created.0))
+        };
+        self.model.adopt_queues(queue, turn.free_queue_ids().map(|queue| queue.0));
         self.model.note_children();
         if !self.is_for_oracle() {
             self.check_totals(&turn)?;
@@ -446,6 +458,7 @@ impl World {
                     world.model.advance(world.now);
                 }
                 let mut more = turn.advance();
+                world.summary.held_chores += u64::from(turn.has_held_chores());
                 // The model does not wait for the load of expired items.
                 while !more && world.loads_at_once() && turn.load_now() {
                     more = turn.advance();

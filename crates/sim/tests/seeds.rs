@@ -72,6 +72,8 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.opens > FIXED_SEEDS, "{summary:?}");
     assert!(summary.copies > FIXED_SEEDS, "{summary:?}");
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
+    assert!(summary.sweep_rests > FIXED_SEEDS / 20, "{summary:?}");
+    assert!(summary.idle_queues > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.letters > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
     assert!(summary.duplicates > FIXED_SEEDS / 20, "{summary:?}");
@@ -82,6 +84,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.texts > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.calls > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.long_clearings > FIXED_SEEDS / 200, "{summary:?}");
+    assert!(summary.held_chores > FIXED_SEEDS / 100, "{summary:?}");
     assert!(summary.memory_refusals > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.indexes > FIXED_SEEDS / 4, "{summary:?}");
     assert!(summary.cooled > FIXED_SEEDS / 2, "{summary:?}");

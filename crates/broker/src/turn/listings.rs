@@ -44,6 +44,11 @@ impl Turn<'_> {
         self.core.engine.shown_queue_id(name)
     }
 
+    /// See [`engine::Engine::free_queue_ids`]. For the simulator.
+    pub fn free_queue_ids(&self) -> impl Iterator<Item = QueueId> {
+        self.core.engine.free_queue_ids()
+    }
+
     /// The name of the queue that [`Turn::queue_id`] finds. If it finds none, `name` itself.
     pub fn shown_name(&self, name: &[u8]) -> Vec<u8> {
         let queue = self.queue_id(name);

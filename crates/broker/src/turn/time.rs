@@ -113,6 +113,11 @@ impl Turn<'_> {
         self.core.engine.longest_slice()
     }
 
+    /// See [`engine::Engine::has_held_chores`].
+    pub fn has_held_chores(&self) -> bool {
+        self.core.engine.has_held_chores()
+    }
+
     /// Counts units of work of this turn that the engine does not count itself.
     pub fn count_work(&mut self, units: usize) {
         self.core.engine.count_work(units);

@@ -117,6 +117,21 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// The free places of the page that gets the next value, in the order in which new values get them.
+    pub(crate) fn free_places(&self) -> impl Iterator<Item = u32> {
+        let number = self.roomy.first().copied().unwrap_or(0);
+        let page = self.pages.get(number as usize).and_then(Option::as_ref);
+        let mut next = page.map_or(NO_PLACE, |page| page.free);
+        std::iter::from_fn(move || {
+            let inside = next;
+            let Entry::Free { next: after } = page?.places.get(usize::from(inside))? else {
+                return None;
+            };
+            next = *after;
+            Some(number * PAGE_LEN as u32 + u32::from(inside))
+        })
+    }
+
     /// All values with their places, in the order of places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.pages.iter().enumerate().flat_map(|(number, page)| {
@@ -181,6 +196,7 @@ mod tests {
         }
         assert_eq!(slab.len(), 1);
         assert_eq!(slab.get(places[4999]), Some(&4999));
+        assert!(slab.free_places().eq(places[..1024].iter().rev().copied()));
         assert_eq!(slab.insert(7), places[1023], "the first page, last freed place");
     }
 

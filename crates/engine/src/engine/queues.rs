@@ -54,6 +54,12 @@ impl Engine {
         self.queues.find(name)
     }
 
+    /// The ids that the next queues get, in this order, before ids that no queue had yet. For the
+    /// simulator: queues with lower ids come first if several are due at one moment.
+    pub fn free_queue_ids(&self) -> impl Iterator<Item = QueueId> {
+        self.queues.free_ids()
+    }
+
     /// The queue that a listing or the statistics show under this name: the queue that has the name
     /// itself, as long as it exists, or else the one that the name stands for.
     pub fn shown_queue_id(&self, name: &[u8]) -> Option<QueueId> {

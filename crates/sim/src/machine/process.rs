@@ -41,6 +41,10 @@ impl kestrel::Controls for NoControls {
 impl Process {
     pub(crate) fn new(broker: Broker, plan: &Plan, now: u64) -> Self {
         broker.turn(Millis(now)).note_milestones();
+        if plan.unmodelled.is_some() {
+            // The model does not follow work that waits for commits.
+            broker.expect_commits();
+        }
         let server = beanstalk::Server::new(ServerInfo {
             pid: 1,
             version: "sim".into(),

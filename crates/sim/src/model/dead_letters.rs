@@ -168,11 +168,14 @@ impl Model {
     /// The moment at which the server ends a dead letter of a queue.
     pub(super) fn dead_moment(&self, queue: &Name) -> Option<u64> {
         let (until, _) = *self.dead_in(queue).first()?;
-        until.checked_add(1)
+        Some(until.checked_add(1)?.max(self.queues[queue].sweep_rests_until))
     }
 
     pub(super) fn end_due_dead(&mut self, queue: &Name) {
         let now = self.now;
+        if self.queues[queue].sweep_rests_until > now {
+            return;
+        }
         for (_, id) in self.dead_in(queue).into_iter().take_while(|(until, _)| *until < now) {
             self.end_job(id, &News::Fail);
         }

@@ -46,10 +46,10 @@ pub(crate) struct History {
     counted: Need,
     /// The last record that the next group certainly contains.
     newest: Need,
-    /// The number of records that the model added at the start of the process. They say that a rule
-    /// makes a queue a child. The process writes such a record only if the log does not contain the
-    /// record yet. The model cannot see which records the process wrote.
-    noted_at_start: Need,
+    /// The records that the model added at the start of the process. They say that a rule makes a queue
+    /// a child, or that an idle queue has ended. The process writes such a record only if the log does
+    /// not contain the record yet. The model cannot see which records the process wrote.
+    of_start: BTreeSet<Need>,
     /// True if the disk was full. Groups that were written later may lack counters of takes and
     /// timeouts.
     pub(crate) counts_may_be_missing: bool,
@@ -75,9 +75,15 @@ impl History {
         need
     }
 
+    /// Records a change that the process makes at its start, if the log does not have it yet.
+    pub(super) fn note_of_start(&mut self, record: Record, is_strict: bool) -> Need {
+        self.of_start.insert(self.records.len() + 1);
+        self.note(record, is_strict)
+    }
+
     fn is_certain(&self, index: usize) -> bool {
         match &self.records[index] {
-            _ if index < self.noted_at_start => false,
+            _ if self.of_start.contains(&(index + 1)) => false,
             Record::PutMany(images) => !images.is_empty(),
             Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
             // No client requested these changes, so the broker cannot refuse them. If the log is
@@ -222,8 +228,8 @@ impl History {
     /// True if one of the records after `first`, up to `last`, must be synced before a reply about
     /// it is sent.
     pub(crate) fn is_strict_between(&self, first: Need, last: Need) -> bool {
-        let first = first.max(self.noted_at_start);
-        (first..last).any(|index| self.strict[index] && self.is_something(index + 1))
+        let is_new = |need: &Need| !self.of_start.contains(need) && self.is_something(*need);
+        (first + 1..=last).filter(is_new).any(|need| self.is_strict(need))
     }
 
     /// The number of changes so far.
@@ -427,13 +433,13 @@ impl History {
 
     /// Notes that all records so far are from the start of the process.
     pub(super) fn end_start(&mut self) {
-        self.noted_at_start = self.records.len();
+        self.of_start = (1..=self.records.len()).collect();
         self.newest = 0;
     }
 
     /// True if the log may have contained this record before the process began.
     pub(crate) fn is_of_start(&self, need: Need) -> bool {
-        need <= self.noted_at_start
+        need == 0 || self.of_start.contains(&need)
     }
 
     /// Begins a new process with this state.

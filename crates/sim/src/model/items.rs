@@ -97,6 +97,7 @@ impl Model {
         let until = Some(self.now + patience_ms);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        self.resume_sweep(&queue);
         let item = Some(ItemWait { queue, is_look: how == FetchMode::Peek });
         self.conn(place).waiting = Some(Wait { ticket, until, item });
         Read::Waiting
@@ -209,7 +210,7 @@ impl Model {
 
     pub(super) fn flush_expired(&mut self, name: &str) -> (u64, Need) {
         let Some(name) = self.queue_named(name) else { return (0, 0) };
-        let swept = self.sweep(&name);
+        let swept = self.sweep_some(&name, self.sweep_max(&name));
         self.drop_queue_if_unwanted(&name);
         swept
     }
@@ -221,7 +222,8 @@ impl Model {
             .filter(|(_, queue)| queue.facts.is_items)
             .map(|(name, _)| name.clone())
             .collect();
-        let swept: Vec<(u64, Need)> = items.iter().map(|name| self.sweep(name)).collect();
+        let sweep = |name| self.sweep_some(name, self.sweep_max(name));
+        let swept: Vec<(u64, Need)> = items.iter().map(sweep).collect();
         let count = swept.iter().map(|(count, _)| count).sum();
         (count, swept.into_iter().map(|(_, need)| need).max().unwrap_or(0))
     }
@@ -230,18 +232,24 @@ impl Model {
     /// depends on.
     pub(super) fn remove_queue(&mut self, name: &str) -> Need {
         let Some(name) = self.queue_named(name) else { return 0 };
-        self.guarded(&name, |model| {
+        let (record, is_strict) = (self.remove(&name), self.setting.is_strict);
+        self.history.note(record, is_strict)
+    }
+
+    /// Ends all jobs of a queue. The queue stays only if clients use it. Returns the record of this.
+    pub(super) fn remove(&mut self, name: &Name) -> Record {
+        self.guarded(name, |model| {
             let held = model
                 .jobs
                 .iter()
-                .filter(|(_, job)| job.queue == name && matches!(job.state, State::Leased(_)));
+                .filter(|(_, job)| job.queue == *name && matches!(job.state, State::Leased(_)));
             let held: Vec<u64> = held.map(|(id, _)| *id).collect();
             model.batch = Some(model.next_id);
             for id in held {
                 model.end_job(id, &News::Fail);
             }
             model.batch = None;
-            for place in model.readers_of(&name) {
+            for place in model.readers_of(name) {
                 let conn = model.conn(place);
                 conn.waiting = None;
                 conn.notifications.push_back(Notification::NoItem { need: 0 });
@@ -249,7 +257,7 @@ impl Model {
             let mut ids: Vec<_> = model
                 .jobs
                 .iter()
-                .filter(|(_, job)| job.queue == name)
+                .filter(|(_, job)| job.queue == *name)
                 .map(|(id, job)| match job.state {
                     State::Buried { order } => (0, order, 0, *id),
                     State::Delayed { due } => (1, due, *id, *id),
@@ -264,17 +272,15 @@ impl Model {
         });
         // If workers are registered for the queue, it stays in existence until a client drops it
         // again.
-        let kept = self.workers_of(&name) > 0 && &*name != "default";
+        let kept = self.workers_of(name) > 0 && &**name != "default";
         let facts = Facts { kept, ..Facts::default() };
-        self.queue_mut(&name).facts = facts;
+        self.queue_mut(name).facts = facts;
         // If the queue stays, a rule that makes it a child applies to it again.
-        if self.is_wanted(&name) {
-            self.resolve(&name);
+        if self.is_wanted(name) {
+            self.resolve(name);
         }
-        let facts = self.queues[&name].facts;
-        let is_strict = self.setting.is_strict;
-        let need = self.history.note(Record::Queue(name.clone(), facts), is_strict);
-        self.drop_queue_if_unwanted(&name);
-        need
+        let record = Record::Queue(name.clone(), self.queues[name].facts);
+        self.drop_queue_if_unwanted(name);
+        record
     }
 }

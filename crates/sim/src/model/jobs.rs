@@ -227,6 +227,9 @@ impl Model {
         let until = seconds.map(|seconds| self.now + u64::from(seconds) * 1000);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        for queue in self.conn(place).watched.clone() {
+            self.resume_sweep(&queue);
+        }
         self.conn(place).waiting = Some(Wait { ticket, until, item: None });
         Err(NoJob::Waiting)
     }

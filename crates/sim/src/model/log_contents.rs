@@ -251,8 +251,11 @@ impl LogContents {
                 let is_new = |facts: &Facts| facts.is_items && facts.created == start.now;
                 // Whether the queue was already a queue of items.
                 let is_old = self.queues.get(name).is_some_and(|facts| facts.is_items);
-                let is_fresh =
-                    found.is_some_and(is_new) && !is_old && self.gets_expired(name, start.now);
+                let was_idle = self.was_idle(name, start.now);
+                let is_fresh = found.is_some_and(is_new)
+                    && (!is_old || was_idle)
+                    && self.gets_expired(name, start.now);
+                let is_gone = found.is_none() && was_idle;
                 // True if a rule makes the queue a child. Perhaps only the new process has added
                 // this fact to the log.
                 let is_named = is_named_child(&found_rules, name)
@@ -265,7 +268,7 @@ impl LogContents {
                     Facts { kept, is_child, ..facts }
                 };
                 let mine = self.queues.get(name);
-                start.is_short || is_fresh || kept(mine) == kept(found)
+                start.is_short || is_fresh || is_gone || kept(mine) == kept(found)
             }
             Subject::Policies => start.is_short || self.rules == found.rules,
             Subject::Status => start.is_short || self.status == found.status,
@@ -312,6 +315,14 @@ impl LogContents {
             StoredState::Buried { .. } => false,
         };
         is_ready && [image.expires, aged].into_iter().flatten().any(|last| last < now)
+    }
+
+    /// True if a process that starts at this moment removes the queue as soon as it has no jobs.
+    fn was_idle(&self, name: &Name, now: u64) -> bool {
+        // Of other queues, the log has no time. For them, the start of the process counts.
+        let created = self.queues.get(name).filter(|facts| facts.is_items).map(|it| it.created);
+        let idle_ms = self.policy(name).idle_ms;
+        created.zip(idle_ms).is_some_and(|(created, idle_ms)| created + idle_ms < now)
     }
 
     /// True if this queue may get expired jobs, or dead letters because jobs have expired. Then jobs of

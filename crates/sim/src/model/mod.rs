@@ -16,6 +16,7 @@ mod attempts;
 mod beanstalk;
 mod chores;
 mod dead_letters;
+mod expiry;
 mod gates;
 mod gearman;
 mod history;
@@ -179,6 +180,10 @@ pub(crate) struct Tally {
     pub(crate) copies: u64,
     /// Jobs that expired.
     pub(crate) expiries: u64,
+    /// Sweeps that left expired jobs to a later sweep, as the policy says.
+    pub(crate) sweep_rests: u64,
+    /// Queues that were removed because they were idle.
+    pub(crate) idle_queues: u64,
     /// Puts that policies refused.
     pub(crate) rejections: u64,
     /// Puts that found a job with their key.
@@ -300,12 +305,14 @@ pub(crate) struct Queue {
     first_lease: u64,
     /// The number of the last turn of a key.
     next_turn: u64,
-    /// When the queue first had a policy, a parent, a child or a job that expires, or became a
-    /// queue of items.
+    /// When the queue first had a policy, a parent, a child or a job that expires, or when it became
+    /// a queue of items. The queue can be idle from its policy's time after this moment on.
     extra_since: Option<u64>,
     /// The model checks the queue at this moment or earlier. The check can find nothing to do,
     /// because the head of the queue can change without a change of the timer.
     timer: Option<u64>,
+    /// Until this moment, the queue's timer ends no more expired jobs.
+    sweep_rests_until: u64,
     /// The time of the put of the item that a client read last.
     last_read: Option<u64>,
 }

@@ -58,9 +58,9 @@ impl Model {
         if self.queues[&name].facts.is_items {
             return name;
         }
-        self.ensure_extra(&name);
         let created = self.now;
         let queue = self.queue_mut(&name);
+        queue.extra_since = Some(created);
         queue.facts = Facts { is_items: true, created, kept: &*name != "default", ..queue.facts };
         if parent_of(&name).is_some() && !self.queues[&name].facts.is_child {
             self.link_child(&name);

@@ -49,6 +49,7 @@ impl Model {
             next_turn: 0,
             extra_since: None,
             timer: None,
+            sweep_rests_until: 0,
             last_read: None,
         };
         self.queues.insert(name.clone(), queue);
@@ -128,6 +129,26 @@ impl Model {
         let mut queues: Vec<_> = self.queues.iter().collect();
         queues.sort_by_key(|(_, queue)| queue.place);
         queues.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Copies what depends on the order in which queues lose their expired jobs at a start, because the model
+    /// does not know this order: the places of the queues, the free places, the next one first, and when
+    /// queues were made that were idle at the start.
+    pub(crate) fn adopt_queues(
+        &mut self,
+        seen: impl Fn(&Name) -> Option<(Place, u64)>,
+        free: impl Iterator<Item = Place>,
+    ) {
+        let starts = self.now == self.setting.started;
+        for (name, queue) in &mut self.queues {
+            let Some((place, created)) = seen(name) else { continue };
+            queue.place = place;
+            if starts && queue.facts.is_items && queue.policy.idle_ms.is_some() {
+                (queue.facts.created, queue.extra_since) = (created, Some(created));
+            }
+        }
+        self.free_queue_places = free.collect();
+        self.free_queue_places.reverse();
     }
 
     pub(super) fn queues_by_age(&self) -> Vec<Name> {

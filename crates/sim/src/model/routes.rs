@@ -1,6 +1,6 @@
 //! The route of a put in the model. It contains the named queue, or the queues of the named alias.
 //! It also contains their children, and the queues that get copies. This file also has the limits
-//! of queues, and the expiry of jobs.
+//! of queues.
 
 use broker::Death;
 use broker::policy::{Unsent, WhenFull};
@@ -363,84 +363,6 @@ impl Model {
         let done = act(self);
         self.guards.pop();
         done
-    }
-
-    // --- Expiry ---
-
-    /// The last moment at which the job can be handed out.
-    pub(super) fn ends_after(&self, id: u64) -> Option<u64> {
-        let job = &self.jobs[&id];
-        let policy = &self.queues[&job.queue].policy;
-        let aged = policy.age_max_ms.map(|age| job.created.max(job.since) + age);
-        [job.expires, aged].into_iter().flatten().min()
-    }
-
-    /// True if a job is a dead letter that is buried again instead of expiring.
-    pub(super) fn is_buried_when_expired(&self, id: u64) -> bool {
-        let is_moved = self.queues[&self.jobs[&id].queue].policy.same_as.is_some();
-        self.has_stayed(id) && !is_moved
-    }
-
-    pub(super) fn is_expired(&self, id: u64) -> bool {
-        self.ends_after(id).is_some_and(|last| last < self.now)
-    }
-
-    pub(super) fn head_is_expired(&self, queue: &Name) -> bool {
-        self.first_ready(queue).is_some_and(|id| self.is_expired(id))
-    }
-
-    /// Ends the expired jobs at the head of a queue. Returns their number, and the record that this
-    /// number depends on.
-    pub(super) fn sweep(&mut self, queue: &Name) -> (u64, Need) {
-        self.sweep_some(queue, u64::MAX)
-    }
-
-    /// Like `sweep`, for at most `max` jobs.
-    pub(super) fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
-        self.open_lanes(queue);
-        if !self.head_is_expired(queue) {
-            return (0, 0);
-        }
-        let before = self.history.len();
-        let count = self.guarded(queue, |model| {
-            let mut count = 0;
-            while count < max
-                && let Some(id) = model.first_ready(queue).filter(|id| model.is_expired(*id))
-            {
-                model.expire(id);
-                count += 1;
-            }
-            if !model.is_paused(queue) {
-                model.serve_waiters(queue);
-            }
-            count
-        });
-        (count, self.history.certain_since(before))
-    }
-
-    pub(super) fn expire(&mut self, id: u64) {
-        self.tally.expiries += 1;
-        let from = self.jobs[&id].queue.clone();
-        if self.is_buried_when_expired(id) {
-            return self.end_or_set_aside(id, Unserved::Expired);
-        }
-        let Some(target) = self.queues[&from].policy.expire_to.as_ref().map(text) else {
-            self.end_or_set_aside(id, Unserved::Expired);
-            return;
-        };
-        let is_items = self.queues[&from].facts.is_items;
-        let to = if is_items { self.item_queue(&target) } else { self.create_queue(&target) };
-        let body_len = self.jobs[&id].body.len();
-        let has_room = to != from && self.make_room(&to, body_len).is_ok();
-        if !self.jobs.contains_key(&id) {
-            // It was a dead letter, and ended for the job that made room for it.
-            self.drop_queue_if_unwanted(&to);
-        } else if has_room {
-            self.reroute(id, &to, Record::Moved);
-        } else {
-            self.end_or_set_aside(id, Unserved::Dropped);
-            self.drop_queue_if_unwanted(&to);
-        }
     }
 
     /// Moves a ready or delayed job to the end of another queue. The time of the move replaces the

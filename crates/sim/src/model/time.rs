@@ -37,8 +37,8 @@ impl Model {
         let timers = self.queues.iter().filter_map(|(name, queue)| {
             let pause = queue.pause.map(|pause| pause.until);
             let turns = queue.phase.map(|phase| phase.turns);
-            let moments =
-                [queue.timer, self.expiry_moment(name), self.dead_moment(name), pause, turns];
+            let [expiry, dead, idle] = self.ends_of_queue(name);
+            let moments = [queue.timer, expiry, dead, idle, pause, turns];
             Some((moments.into_iter().flatten().min()?, owner(name)))
         });
         let delayed = self.jobs.values().filter_map(|job| match job.state {
@@ -56,16 +56,25 @@ impl Model {
     /// moment. The timers decide the order in which the model handles several queues. The order has
     /// an effect, because expired jobs can move to another queue.
     pub(super) fn arm(&mut self, name: &Name) {
-        let moments = [self.expiry_moment(name), self.dead_moment(name), self.gate_moment(name)];
+        let moments = self.ends_of_queue(name).into_iter().chain([self.gate_moment(name)]);
+        let next = moments.flatten().min();
         let queue = self.queue_mut(name);
-        queue.timer = [queue.timer].into_iter().chain(moments).flatten().min();
+        queue.timer = [queue.timer, next].into_iter().flatten().min();
     }
 
-    /// The moment at which the head of a queue expires.
+    /// The moments at which the timer of a queue ends a job that has expired, a dead letter, and the
+    /// queue itself, because it is idle.
+    fn ends_of_queue(&self, name: &Name) -> [Option<u64>; 3] {
+        [self.expiry_moment(name), self.dead_moment(name), self.idle_moment(name)]
+    }
+
+    /// The moment at which the head of a queue expires, or at which the timer may end it.
     fn expiry_moment(&self, name: &Name) -> Option<u64> {
         // Jobs expire only in queues that have a value of `extra_since`.
-        let head = self.queues[name].extra_since.and_then(|_| self.first_ready(name));
-        head.and_then(|id| self.ends_after(id)).map(|last| last + 1)
+        let queue = &self.queues[name];
+        let head = queue.extra_since.and_then(|_| self.first_ready(name));
+        let last = head.and_then(|id| self.ends_after(id))?;
+        Some((last + 1).max(queue.sweep_rests_until))
     }
 
     /// The moment of a connection's next timed event.
@@ -88,7 +97,7 @@ impl Model {
         let now = self.now;
         self.queue_mut(name).timer = None;
         self.guarded(name, |model| {
-            model.sweep(name);
+            model.sweep_in_time(name);
             model.end_due_dead(name);
             let queue = model.queue_mut(name);
             let unpauses = queue.pause.is_some_and(|pause| pause.until <= now);
@@ -113,6 +122,7 @@ impl Model {
         });
         if self.queues[name].extra_since.is_some() {
             self.drop_queue_if_unwanted(name);
+            self.remove_if_idle(name);
         }
     }
 
@@ -126,7 +136,13 @@ impl Model {
         let Some(wait) = self.conns[&place].waiting.clone() else { return };
         let is_over = wait.until.is_some_and(|until| until <= now);
         if let Some(item) = wait.item {
-            if is_over {
+            if is_over && self.head_is_expired(&item.queue) {
+                // The job of a lease that has just ended. The client may still get the job behind it.
+                let rest_ends = self.queues[&item.queue].sweep_rests_until;
+                if let Some(wait) = &mut self.conn(place).waiting {
+                    wait.until = Some(rest_ends.max(now));
+                }
+            } else if is_over {
                 let need = self.history.jobs_need(&item.queue);
                 let conn = self.conn(place);
                 conn.waiting = None;
@@ -172,13 +188,12 @@ impl Model {
             State::Ready | State::Buried { .. } => None,
         });
         let pauses = self.queues.values().filter_map(|queue| queue.pause).map(|pause| pause.until);
-        let expiries = self.queues.keys().filter_map(|name| self.expiry_moment(name));
-        let deaths = self.queues.keys().filter_map(|name| self.dead_moment(name));
+        let ends = self.queues.keys().flat_map(|name| self.ends_of_queue(name)).flatten();
         let gates = self.queues.keys().filter_map(|name| self.gate_moment(name));
         let windows = self.queues.values().filter_map(|queue| queue.phase).map(|phase| phase.turns);
         let waits = self.conns.values().filter_map(|conn| conn.waiting.as_ref()?.until);
         let margins = self.conns.keys().filter_map(|place| self.margin_moment(*place));
-        let moments = jobs.chain(pauses).chain(expiries).chain(deaths).chain(gates).chain(windows);
+        let moments = jobs.chain(pauses).chain(ends).chain(gates).chain(windows);
         let moments = moments.chain(waits).chain(margins).chain(self.room_moments());
         moments.filter(|moment| *moment > after).min()
     }

@@ -183,8 +183,12 @@ impl Items {
         self.mark_uncertain_by_rules();
     }
 
-    /// Marks items and leases as uncertain, if a rule can end them from now on.
+    /// Marks items, leases and queues as uncertain, if a rule can end them from now on.
     fn mark_uncertain_by_rules(&mut self) {
+        for (name, queue) in &mut self.queues {
+            let rules = self.rule_history.rules_of(name, false);
+            queue.exists = queue.exists.filter(|_| !rules.iter().any(|rules| rules.can_idle));
+        }
         for ((_, queue), place) in &mut self.places {
             let rules = self.rule_history.rules_of(queue, self.alone);
             place.may_be_gone |= rules.iter().any(QueueRules::lets_go);

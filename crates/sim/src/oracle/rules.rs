@@ -46,6 +46,8 @@ pub(super) struct QueueRules {
     retry_limit: Option<u32>,
     skips_releases: bool,
     skips_disconnects: bool,
+    /// The server can remove the queue when it is empty and unused.
+    pub(super) can_idle: bool,
 }
 
 /// Jobs with the same key are the same job for some time.
@@ -192,13 +194,13 @@ impl QueueRules {
             Setting::RetryDisconnect(counts) => self.skips_disconnects = !counts,
             Setting::IgnoreBuried(ignores) => self.ignores_buried = *ignores,
             Setting::FairKey(key) => self.fair_key.clone_from(key),
+            Setting::Idle(millis) => self.can_idle = millis.is_some(),
             Setting::Aging(aging) => self.is_aging = aging.is_some(),
             Setting::FairWeights(_)
             | Setting::FairMode(_)
             | Setting::FairAcross(_)
             | Setting::ExpireTo(_)
             | Setting::ExpireSweep(_)
-            | Setting::Idle(_)
             | Setting::OpenMax(_)
             | Setting::MemoryMax(_)
             | Setting::CopyTo(_)

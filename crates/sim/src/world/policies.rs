@@ -107,6 +107,20 @@ fn gates(rng: &mut Rng) -> Rule {
     rule
 }
 
+/// Creates a random rule by which expired jobs, or unused queues, end late.
+fn ending(rng: &mut Rng) -> Rule {
+    let mut rule = Rule::new([*rng.pick(&PATTERNS)], []);
+    if rng.coin() {
+        let sweep = Setting::ExpireSweep(Some(rng.below(3) as u32));
+        rule.settings.extend(Rule::new([""], [sweep, Setting::AgeMax(Some(700))]).settings);
+    }
+    if rng.coin() {
+        let idle = Setting::Idle(Some(*rng.pick(&[0, 300, 2500])));
+        rule.settings.extend(Rule::new([""], [idle]).settings);
+    }
+    rule
+}
+
 /// Creates a rule that the sabotage breaks.
 fn broken(sabotage: Sabotage, rng: &mut Rng) -> Rule {
     let setting = match sabotage {
@@ -153,6 +167,7 @@ fn windows(rng: &mut Rng) -> Rule {
         Setting::PauseCron(Some(cron.parse().expect("a cron expression"))),
         Setting::PauseLength(Some(rng.between(1_000, 50_000))),
         Setting::PauseZone(zone.parse().expect("a time zone")),
+        Setting::PauseReason(Some(b"nightly"[..].into())),
     ];
     Rule::new([*rng.pick(&PATTERNS)], settings)
 }
@@ -391,6 +406,9 @@ impl World {
         }
         if self.rng.one_in(5) {
             rules.0.push(windows(&mut self.rng));
+        }
+        if self.rng.one_in(4) {
+            rules.0.push(ending(&mut self.rng));
         }
         // Such rules are rare above, and the oracle judges them only over several hand-outs or puts.
         if self.options.kind == RunKind::Policies && self.rng.coin() {

@@ -57,6 +57,11 @@ impl Engine {
         self.chores.hold(hold);
     }
 
+    /// Whether chores wait until the log has written more. For the simulator.
+    pub fn has_held_chores(&self) -> bool {
+        self.chores.is_held() && !self.chores.is_empty()
+    }
+
     /// From now on, a kick that has kicked some jobs ends when it needs a cold job, or waits for it
     /// again. Jobs that were kicked stay in memory. So while memory is short, one kick must not load
     /// all jobs.

@@ -17,10 +17,15 @@ impl Items {
         }
     }
 
-    /// Notes that the queue exists.
+    /// Notes that the queue exists. If a rule can remove it when it is idle, it does not certainly
+    /// exist from now on.
     pub(super) fn exists(&mut self, queue: &str) {
         let tick = self.tick;
-        self.queues.entry(queue.to_owned()).or_default().exists.get_or_insert(tick);
+        let can_idle = self.rule_history.rules_of(queue, false).iter().any(|rules| rules.can_idle);
+        let queue = self.queues.entry(queue.to_owned()).or_default();
+        if !can_idle {
+            queue.exists.get_or_insert(tick);
+        }
     }
 
     /// Notes that no client waits at any queue.
