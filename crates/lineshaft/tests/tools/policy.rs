@@ -259,6 +259,16 @@ rate = { per_second = 1000, burst = 1000, key = "json:/a" }
     assert_eq!(effects(&changes[0]), json!({ "slots": 2, "tokens": 1 }));
 }
 
+/// Queues to which no dead letter can go.
+const STORING_NOTHING: &str = r#"
+[[policy]]
+match = "both"
+alias = ["one", "other"]
+[[policy]]
+match = "parent"
+fanout_only = true
+"#;
+
 #[test]
 fn a_diff_says_which_jobs_would_become_dead_letters() {
     let site = Site::new();
@@ -284,10 +294,13 @@ fn a_diff_says_which_jobs_would_become_dead_letters() {
         (aged, "expired = true", expires("be buried as dead letters")),
         (aged, "expired = true, queue = \"d.{name}\"", expires("become dead letters in d.orders")),
         (aged, "expired = true, max_jobs = 0", expires("end")),
+        // These two store nothing.
+        (aged, "expired = true, queue = \"both\"", expires("be buried as dead letters")),
+        (aged, "expired = true, queue = \"parent\"", expires("be buried as dead letters")),
         ("expire_to = \"late\"\nlimits.age = \"1ms\"", "expired = true", expires("move to late")),
     ] {
         let rule = format!("[[policy]]\nmatch = \"orders\"\n{limits}\ndead = {{ {dead} }}\n");
-        fs::write(site.file("new.toml"), format!("{OLD}\n{rule}")).unwrap();
+        fs::write(site.file("new.toml"), format!("{OLD}\n{rule}\n{STORING_NOTHING}")).unwrap();
         let shown = site.diff(&[]).stdout;
         assert!(shown.contains(&format!("  => {text}\n")), "{text} in {shown}");
     }

@@ -9,7 +9,7 @@ use server::config::policies::{parse_setting, show_value};
 use server::config::sources::Effective;
 
 use super::super::operator::connect;
-use super::effect::{Effect, effects};
+use super::effect::{Effect, Letters, effects};
 use crate::cli::PolicyDiffArguments;
 use crate::client::{ApiClient, ApiError, shown_segment};
 use crate::text::{count, counted, print_line, print_value};
@@ -85,6 +85,9 @@ struct Change {
     effects: Vec<Effect>,
     #[serde(skip)]
     policy: Policy,
+    /// Where its dead letters would go.
+    #[serde(skip)]
+    letters: Letters,
 }
 
 /// A setting with another value.
@@ -113,6 +116,7 @@ impl Change {
         if policies[0] == policies[1] {
             return Ok(None);
         }
+        let letters = Letters::of(new, &policies[1], &name);
         let old = old.resolve_with_origins(&name, before);
         let new = new.resolve_with_origins(&name, after);
         let different = old.into_iter().zip(new).filter(|(old, new)| old.0 != new.0);
@@ -133,8 +137,9 @@ impl Change {
             delayed,
             buried,
             settings,
-            effects: effects(&before, &policy, row, &name),
+            effects: effects(&before, &policy, row, &letters),
             policy,
+            letters,
         }))
     }
 
@@ -162,8 +167,8 @@ impl Change {
             }
         }
         if old > 0 {
-            let name = api::parse_name(&self.name).map_err(problem)?;
-            self.effects.push(Effect::expires(old, seen < self.ready, &self.policy, &name));
+            let at_least = seen < self.ready;
+            self.effects.push(Effect::expires(old, at_least, &self.policy, &self.letters));
         }
         Ok(())
     }

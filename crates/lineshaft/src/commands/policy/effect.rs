@@ -1,7 +1,8 @@
 //! What another policy would mean for the jobs that a queue has now.
 
 use api::types::QueueRow;
-use broker::policy::{DeadTarget, Policy, WhenFull};
+use broker::limits::QUEUE_NAME_BYTES_MAX;
+use broker::policy::{DeadTarget, Policy, Rules, WhenFull, parent_name};
 use serde::Serialize;
 
 use crate::text::counted;
@@ -24,17 +25,18 @@ impl Effect {
         Effect { code, jobs, at_least: false, text }
     }
 
-    /// Ready jobs of the queue `name` are older than the new age.
-    pub(super) fn expires(jobs: u64, at_least: bool, policy: &Policy, name: &[u8]) -> Effect {
+    /// Ready jobs of a queue are older than the new age.
+    pub(super) fn expires(jobs: u64, at_least: bool, policy: &Policy, letters: &Letters) -> Effect {
         let begin = if at_least { "at least " } else { "" };
-        let end = match &policy.expire_to {
-            Some(queue) => format!("move to {}", api::shown_name(queue)),
-            None if policy.dead.expired => match letters(policy, name) {
-                Letters::Moved(queue) => format!("become dead letters in {queue}"),
-                Letters::Buried => "be buried as dead letters".to_owned(),
-                Letters::None => "end".to_owned(),
-            },
-            None => "end".to_owned(),
+        let end = match (&policy.expire_to, letters) {
+            (Some(queue), _) => format!("move to {}", api::shown_name(queue)),
+            (None, Letters::Moved(queue)) if policy.dead.expired => {
+                format!("become dead letters in {queue}")
+            }
+            (None, Letters::Buried) if policy.dead.expired => {
+                "be buried as dead letters".to_owned()
+            }
+            (None, _) => "end".to_owned(),
         };
         let jobs_text = counted(jobs, "ready job");
         let text = format!("{begin}{jobs_text} would expire, by the time since the put, and {end}");
@@ -43,7 +45,8 @@ impl Effect {
 }
 
 /// Where the dead letters of a queue go.
-enum Letters {
+#[derive(Debug)]
+pub(super) enum Letters {
     /// To the queue with this shown name.
     Moved(String),
     /// They are buried in the queue.
@@ -52,19 +55,38 @@ enum Letters {
     None,
 }
 
-fn letters(policy: &Policy, name: &[u8]) -> Letters {
-    if policy.dead.target == DeadTarget::Drop || policy.dead.jobs_max == 0 {
-        return Letters::None;
-    }
-    // A queue that gets its own dead letters buries them.
-    match policy.dead.target.queue_for(name).filter(|target| **target != *name) {
-        Some(target) => Letters::Moved(api::shown_name(&target)),
-        None => Letters::Buried,
+impl Letters {
+    /// Where the dead letters of the queue `name` would go, with this policy of these rules.
+    pub(super) fn of(rules: &Rules, policy: &Policy, name: &[u8]) -> Letters {
+        if policy.dead.target == DeadTarget::Drop || policy.dead.jobs_max == 0 {
+            return Letters::None;
+        }
+        match policy.dead.target.queue_for(name).filter(|target| takes_letters(rules, target, name))
+        {
+            Some(target) => Letters::Moved(api::shown_name(&target)),
+            None => Letters::Buried,
+        }
     }
 }
 
-/// What would happen to the queue `name` whose policy changes from `old` to `new`, without expiry.
-pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow, name: &[u8]) -> Vec<Effect> {
+/// Whether the queue `target` can store the dead letters of the queue `name`. A queue that gets its own
+/// dead letters buries them.
+fn takes_letters(rules: &Rules, target: &[u8], name: &[u8]) -> bool {
+    let real = rules.real_name(target).unwrap_or_else(|| target.into());
+    let is_child = rules.literal_names().any(|known| *known == *real);
+    let policy = rules.resolve(&real, parent_name(&real).filter(|_| is_child));
+    let has_length = (1..=QUEUE_NAME_BYTES_MAX).contains(&target.len());
+    *real != *name && has_length && policy.alias.is_empty() && !policy.fanout_only
+}
+
+/// What would happen to a queue whose policy changes from `old` to `new`, without expiry. `letters`: where
+/// its dead letters would go.
+pub(super) fn effects(
+    old: &Policy,
+    new: &Policy,
+    row: &QueueRow,
+    letters: &Letters,
+) -> Vec<Effect> {
     let mut effects = Vec::new();
     let jobs = row.ready + row.leased + row.delayed + row.buried;
     if old.same_as != new.same_as {
@@ -81,7 +103,7 @@ pub(super) fn effects(old: &Policy, new: &Policy, row: &QueueRow, name: &[u8]) -
         });
         return effects;
     }
-    effects.extend(full(old, new, row, name));
+    effects.extend(full(old, new, row, letters));
     let ready = || counted(row.ready, "ready job");
     match (old.pause.is_on, new.pause.is_on) {
         (false, true) => {
@@ -198,7 +220,7 @@ fn order(old: &Policy, new: &Policy, row: &QueueRow) -> Vec<Effect> {
 }
 
 /// The queue has more than a limit that changes.
-fn full(old: &Policy, new: &Policy, row: &QueueRow, name: &[u8]) -> Option<Effect> {
+fn full(old: &Policy, new: &Policy, row: &QueueRow, letters: &Letters) -> Option<Effect> {
     let limits = |policy: &Policy| (policy.jobs_max, policy.bytes_max, policy.when_full);
     if limits(old) == limits(new) {
         return None;
@@ -221,13 +243,14 @@ fn full(old: &Policy, new: &Policy, row: &QueueRow, name: &[u8]) -> Option<Effec
             Effect::new("full", over, text)
         }
         WhenFull::DropOldest => {
-            let letters = if new.dead.dropped { letters(new, name) } else { Letters::None };
             let drops = match letters {
-                Letters::Moved(queue) => {
+                Letters::Moved(queue) if new.dead.dropped => {
                     format!("move up to two of the {ready} to {queue} as dead letters")
                 }
-                Letters::Buried => format!("bury up to two of the {ready} as dead letters"),
-                Letters::None => format!("end up to two of the {ready}"),
+                Letters::Buried if new.dead.dropped => {
+                    format!("bury up to two of the {ready} as dead letters")
+                }
+                _ => format!("end up to two of the {ready}"),
             };
             let text = format!("each put would {drops}, until the queue is within its limits");
             Effect::new("drops", over, text)
