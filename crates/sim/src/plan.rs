@@ -385,7 +385,8 @@ impl Plan {
     }
 
     fn unmodelled(self, rng: &mut Rng) -> Self {
-        let memory_bytes = if rng.coin() { Some(rng.between(12_000, 100_000)) } else { None };
+        // Queues that stay take up to 20 KB, even without jobs.
+        let memory_bytes = if rng.coin() { Some(rng.between(25_000, 110_000)) } else { None };
         let slice_units = *rng.pick(&[4, 20, 100]);
         Self { unmodelled: Some(Unmodelled { slice_units, memory_bytes }), ..self }
     }
