@@ -4,7 +4,7 @@
 use lineshaft_sim::{Options, RunKind, Sabotage, Summary, run, run_many};
 
 /// Seeds that are the same on every machine.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 700;
 
 /// Each kind of sabotage must be noticed within this number of runs.
 const SABOTAGED_SEEDS: u64 = 300;

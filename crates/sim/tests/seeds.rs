@@ -295,7 +295,9 @@ fn jobs_that_do_not_age_are_noticed() {
 
 #[test]
 fn the_oracle_notices_hand_outs_in_a_pause() {
-    assert_oracle_notices(Sabotage::OpenGates, "in a pause");
+    let sabotage = Sabotage::OpenGates;
+    let options = Options { sabotage, kind: RunKind::Policies, ..Options::default() };
+    assert_oracle_notices_with(options, "in a pause");
 }
 
 #[test]

@@ -76,7 +76,8 @@ fn takes_letters(rules: &Rules, target: &[u8], name: &[u8]) -> bool {
     let is_child = rules.literal_names().any(|known| *known == *real);
     let policy = rules.resolve(&real, parent_name(&real).filter(|_| is_child));
     let has_length = (1..=QUEUE_NAME_BYTES_MAX).contains(&target.len());
-    *real != *name && has_length && policy.alias.is_empty() && !policy.fanout_only
+    let is_other = !name.is_empty() && *real != *name;
+    is_other && has_length && policy.alias.is_empty() && !policy.fanout_only
 }
 
 /// What would happen to a queue whose policy changes from `old` to `new`, without expiry. `letters`: where
