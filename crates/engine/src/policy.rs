@@ -685,6 +685,12 @@ impl Rules {
         all.any(|asked| matches!(asked.setting, Setting::MemoryMax(Some(_))))
     }
 
+    /// Whether any rule limits the age of jobs.
+    pub fn limit_ages(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| matches!(asked.setting, Setting::AgeMax(Some(_))))
+    }
+
     /// Whether any rule pauses queues by a schedule.
     pub fn pause_by_schedule(&self) -> bool {
         let mut all = self.0.iter().flat_map(|rule| &rule.settings);

@@ -112,15 +112,15 @@ impl Engine {
             return true;
         }
         let Some(queue) = self.expired_head_of(session, need) else { return true };
-        // The slice can be spent before the sweep comes to this queue, each time that the session tries
-        // again. So the queue's timer sweeps it at once, as for a session that waits.
+        // The slice is spent, perhaps before the sweep came to this queue, and perhaps each time that the
+        // session tries again. So the queue's timer sweeps it at once, as for a session that waits.
         self.resume_sweep(queue);
         false
     }
 
     /// Whether [`Engine::sweep_for`] can do anything, or [`Engine::missing`] can find a cold job.
     pub fn needs_sweeps(&self) -> bool {
-        !self.jobs.blocks().is_empty() || self.jobs.can_expire()
+        !self.jobs.blocks().is_empty() || self.jobs.can_expire() || self.rules.expire_jobs()
     }
 
     /// The queue in which a request of this session would find an expired head.

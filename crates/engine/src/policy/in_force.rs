@@ -19,6 +19,8 @@ pub(crate) struct InForce {
     has_same_as: bool,
     /// Whether any rule limits the memory of a queue.
     limits_memory: bool,
+    /// Whether jobs can expire because of any rule.
+    expires_jobs: bool,
     /// Whether any rule pauses queues by a schedule.
     pauses_by_schedule: bool,
     /// Whether any rule lets puts wait for room.
@@ -88,6 +90,12 @@ impl InForce {
         self.limits_memory
     }
 
+    /// Whether jobs can expire because of any rule: by their age, or because the name of their queue
+    /// stands for another queue.
+    pub(crate) fn expire_jobs(&self) -> bool {
+        self.expires_jobs
+    }
+
     /// Whether any rule pauses queues by a schedule.
     pub(crate) fn pause_by_schedule(&self) -> bool {
         self.pauses_by_schedule
@@ -125,6 +133,7 @@ impl InForce {
         self.has_aliases = all.any(|asked| matches!(asked.setting, Setting::Alias(_)));
         self.has_same_as = rules.have_same_as();
         self.limits_memory = rules.limit_memory();
+        self.expires_jobs = self.has_same_as || rules.limit_ages();
         self.pauses_by_schedule = rules.pause_by_schedule();
         self.blocks_puts = rules.block_puts();
         self.replaces_bodies = rules.replace_bodies();

@@ -250,6 +250,30 @@ fn a_sweep_rests_for_no_request_that_cannot_reach_its_queue_in_a_slice() {
 }
 
 #[test]
+fn a_take_that_does_not_wait_gets_the_job_behind_many_that_are_too_old() {
+    let mut world = World::new();
+    // Only the policy lets these jobs expire.
+    world.policies([Rule::new(["q"], [Setting::AgeMax(Some(500))])]);
+    for _ in 0..MANY {
+        let added = world.engine.add(None, b"q", b"1"[..].into(), None, &mut world.effects);
+        added.expect("there is room");
+    }
+    let worker = world.open();
+    world.act(|engine, _| engine.watch(worker, b"q"));
+    world.engine.set_time(Millis(START.0 + 600));
+    world.add("q", "young");
+    world.engine.begin_slice();
+    assert!(world.engine.needs_sweeps() && !world.engine.is_head_at_hand(worker, Need::Watched));
+    let mut slices = 1;
+    while !world.act(|engine, fx| engine.sweep_for(worker, Need::Watched, fx)) {
+        slices += 1;
+        world.engine.begin_slice();
+    }
+    assert!(slices > 1, "they are more than one slice can end");
+    assert_eq!(world.taken(worker), JobId(MANY as u64 + 1));
+}
+
+#[test]
 fn a_read_of_an_alias_does_not_sweep_the_queue_that_the_alias_hides() {
     let mut world = World::new();
     for _ in 0..3 {
