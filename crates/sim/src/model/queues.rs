@@ -139,11 +139,15 @@ impl Model {
         seen: impl Fn(&Name) -> Option<(Place, u64)>,
         free: impl Iterator<Item = Place>,
     ) {
-        let starts = self.now == self.setting.started;
+        if self.now != self.setting.started {
+            return;
+        }
         for (name, queue) in &mut self.queues {
             let Some((place, created)) = seen(name) else { continue };
             queue.place = place;
-            if starts && queue.facts.is_items && queue.policy.idle_ms.is_some() {
+            // Only a queue that ended at the start was made anew.
+            let is_new = queue.facts.created == self.now || created == self.now;
+            if is_new && queue.facts.is_items && queue.policy.idle_ms.is_some() {
                 (queue.facts.created, queue.extra_since) = (created, Some(created));
             }
         }
