@@ -3,13 +3,13 @@
 
 use anyhow::{Context as _, Result};
 use api::types::{Jobs, Policies, QueueRow, Queues};
-use broker::policy::{Name, Pattern, Policy, Rule, RuleSetting, Rules, Setting, parent_name};
+use broker::policy::{Name, Pattern, Policy, Rule, RuleSetting, Rules, Setting};
 use serde::Serialize;
 use server::config::policies::{parse_setting, show_value};
 use server::config::sources::Effective;
 
 use super::super::operator::connect;
-use super::effect::{Effect, Letters, effects};
+use super::effect::{Effect, Letters, effects, parent_in};
 use crate::cli::PolicyDiffArguments;
 use crate::client::{ApiClient, ApiError, shown_segment};
 use crate::text::{count, counted, print_line, print_value};
@@ -106,11 +106,7 @@ impl Change {
     /// What a queue would get. `None`: nothing would change.
     fn of(old: &Rules, new: &Rules, row: &QueueRow) -> Result<Option<Change>> {
         let name: Name = api::parse_name(&row.name).map_err(problem)?.into();
-        // A name of a policy with a `+` is a child. Other names with a `+` are so after a fan-out.
-        let parent = |rules: &Rules| {
-            let is_child = row.is_child || rules.literal_names().any(|known| *known == *name);
-            parent_name(&name).filter(|_| is_child)
-        };
+        let parent = |rules| parent_in(rules, &name, row.is_child);
         let (before, after) = (parent(old), parent(new));
         let policies = [old.resolve(&name, before), new.resolve(&name, after)];
         if policies[0] == policies[1] {

@@ -69,12 +69,18 @@ impl Letters {
     }
 }
 
+/// The parent of a queue by these rules, if the queue is a child. A name of a policy with a `+` is a child.
+/// Other names with a `+` are so after a fan-out: `is_child`.
+pub(super) fn parent_in<'a>(rules: &Rules, name: &'a [u8], is_child: bool) -> Option<&'a [u8]> {
+    let is_child = is_child || rules.literal_names().any(|known| known == name);
+    parent_name(name).filter(|_| is_child)
+}
+
 /// Whether the queue `target` can store the dead letters of the queue `name`. A queue that gets its own
 /// dead letters buries them.
 fn takes_letters(rules: &Rules, target: &[u8], name: &[u8]) -> bool {
     let real = rules.real_name(target).unwrap_or_else(|| target.into());
-    let is_child = rules.literal_names().any(|known| *known == *real);
-    let policy = rules.resolve(&real, parent_name(&real).filter(|_| is_child));
+    let policy = rules.resolve(&real, parent_in(rules, &real, false));
     let has_length = (1..=QUEUE_NAME_BYTES_MAX).contains(&target.len());
     let is_other = !name.is_empty() && *real != *name;
     is_other && has_length && policy.alias.is_empty() && !policy.fanout_only
