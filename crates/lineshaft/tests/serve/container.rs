@@ -108,7 +108,13 @@ fn the_commands_of_the_container_serve_and_check_the_health() {
     let health: Vec<String> = serde_json::from_str(&health[health.find('[').unwrap()..]).unwrap();
     assert_eq!(entry, ["/lineshaft"]);
     assert_eq!(health[0], entry[0], "the image has no other program");
-    let healthy = || finish(in_image(folder.path(), &image, &health[1..])).status.success();
+    // A server that another program runs on the default port would also answer. So see who it is.
+    let data = folder.path().join("data");
+    let healthy = || {
+        let done = finish(in_image(folder.path(), &image, &health[1..]));
+        let answered = String::from_utf8(done.stdout).unwrap();
+        done.status.success() && answered.contains(data.to_str().unwrap())
+    };
     assert!(!healthy(), "the server does not run yet");
     let mut server = Running::spawn(in_image(folder.path(), &image, &serve));
     let address = server.address();
@@ -118,8 +124,5 @@ fn the_commands_of_the_container_serve_and_check_the_health() {
     assert_eq!(signal, "SIGTERM");
     server.signal(Signal::TERM);
     assert!(server.wait().success());
-    assert!(
-        folder.path().join("data").read_dir().unwrap().count() > 0,
-        "the jobs are in the volume"
-    );
+    assert!(data.read_dir().unwrap().count() > 0, "the jobs are in the volume");
 }

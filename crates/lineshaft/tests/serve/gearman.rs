@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -14,7 +13,7 @@ use crate::packet::{
     CAN_DO, ECHO_REQ, ECHO_RES, GRAB_JOB, JOB_ASSIGN, JOB_CREATED, NO_JOB, NOOP, PRE_SLEEP, Peer,
     SUBMIT_JOB, WORK_COMPLETE, WORK_FAIL,
 };
-use crate::running::{Running, command, finish};
+use crate::running::{Running, command, finish, handed_over};
 
 const BOTH: [&str; 6] =
     ["serve", "--memory", "--beanstalk", "127.0.0.1:0", "--gearman", "127.0.0.1:0"];
@@ -183,18 +182,9 @@ fn a_background_job_survives_a_crash_with_its_handle() {
 #[test]
 fn a_socket_that_was_handed_over_says_its_protocol_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let serve = command(folder.path(), &["serve", "--memory", "--beanstalk", "127.0.0.1:0"]);
-    let mut shell = Command::new("sh");
-    shell
-        .arg("-c")
-        .arg("exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=gearman exec \"$0\" \"$@\"")
-        .arg(serve.get_program())
-        .args(serve.get_args())
-        .current_dir(folder.path())
-        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)));
-    let mut server = Running::spawn(shell);
+    let arguments = ["serve", "--memory", "--beanstalk=127.0.0.1:0", "--gearman=127.0.0.1:0"];
+    let (mut server, address) = handed_over(folder.path(), Some("gearman"), &arguments);
+    let address = address.to_string();
     assert_eq!(server.address_of("gearman"), address);
     assert_eq!(ask(&server.address(), "list-tube-used\r\n"), "USING default\r\n");
     let mut worker = Peer::connect(&address);

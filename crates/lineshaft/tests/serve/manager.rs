@@ -2,15 +2,14 @@
 //! messages.
 
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::ask;
-use crate::running::{Running, command, wait_for};
+use crate::running::{Running, command, handed_over, wait_for};
 
 #[test]
 fn readiness_watchdog_and_stop_are_notified() {
@@ -69,20 +68,8 @@ fn a_second_signal_ends_a_stop_that_lasts() {
 #[test]
 fn a_socket_that_was_handed_over_takes_the_place_of_the_configured_ones() {
     let folder = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let serve = command(folder.path(), &["serve", "--memory"]);
-    // The shell moves the socket to descriptor 3, and sets its own process id in the environment.
-    // The server replaces the shell, so it has the same process id.
-    let mut shell = Command::new("sh");
-    shell
-        .arg("-c")
-        .arg("exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"")
-        .arg(serve.get_program())
-        .args(serve.get_args())
-        .current_dir(folder.path())
-        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)));
-    let mut server = Running::spawn(shell);
+    let (mut server, address) = handed_over(folder.path(), None, &["serve", "--memory"]);
+    let address = address.to_string();
     assert_eq!(server.address(), address);
     assert_eq!(ask(&address, "list-tube-used\r\n"), "USING default\r\n");
 }

@@ -2,6 +2,8 @@
 //! the process.
 
 use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
@@ -32,6 +34,33 @@ pub(crate) fn clear_environment(command: &mut Command) {
     {
         command.env(format!("LINESHAFT_LISTEN_{listener}"), "off");
     }
+}
+
+/// Starts a server that gets a listening socket from its parent, as from systemd, with this name if
+/// it has one. Returns also the address of the socket.
+pub(crate) fn handed_over(
+    folder: &Path,
+    name: Option<&str>,
+    arguments: &[&str],
+) -> (Running, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = command(folder, arguments);
+    // The shell moves the socket to descriptor 3, and sets its own process id in the environment.
+    // The server replaces the shell, so it has the same process id.
+    let mut shell = Command::new("sh");
+    clear_environment(&mut shell);
+    shell
+        .arg("-c")
+        .arg("exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"")
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .current_dir(folder)
+        .stdin(Stdio::from(OwnedFd::from(listener)));
+    if let Some(name) = name {
+        shell.env("LISTEN_FDNAMES", name);
+    }
+    (Running::spawn(shell), address)
 }
 
 /// Runs the program to its end. For starts that must fail.

@@ -2,7 +2,7 @@
 //! unmodified clients, and with the original's `--ssl`.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use testkit::tools;
 
 use super::ask;
 use crate::packet::{CAN_DO, Peer, WORK_COMPLETE};
-use crate::running::{Running, command, finish, wait_for};
+use crate::running::{Running, command, finish, handed_over, wait_for};
 
 /// A folder for servers. It has an authority, and a certificate for the servers.
 struct Place {
@@ -279,36 +279,19 @@ fn sighup_takes_new_certificates_but_no_bad_ones() {
     assert!(is_served(&successor.file, None, address));
 }
 
-/// Starts a server with a passed socket of this name.
-fn handed_over(place: &Place, name: &str, arguments: &[&str]) -> (Running, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let serve = command(place.path(), arguments);
-    let mut shell = Command::new("sh");
-    shell
-        .arg("-c")
-        .arg("exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"")
-        .arg(serve.get_program())
-        .args(serve.get_args())
-        .env("LISTEN_FDNAMES", name)
-        .current_dir(place.path())
-        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)));
-    (Running::spawn(shell), address)
-}
-
 #[test]
 fn a_socket_that_was_handed_over_speaks_tls_by_its_name() {
     let place = Place::new();
     let arguments = ["serve", "--memory", "--only", "--gearman=tls:127.0.0.1:1"];
     let files = ["--tls-certificate=server.pem", "--tls-key=server.key"];
     let arguments = [&arguments[..], &files].concat();
-    let (mut server, address) = handed_over(&place, "gearman-tls", &arguments);
+    let (mut server, address) = handed_over(place.path(), Some("gearman-tls"), &arguments);
     assert_eq!(server.address_of("gearman"), format!("tls:{address}"));
     assert!(is_served(&place.authority.file, None, address));
-    let (mut server, _) = handed_over(&place, "gearman", &arguments);
+    let (mut server, _) = handed_over(place.path(), Some("gearman"), &arguments);
     assert_eq!(server.wait().code(), Some(78));
     assert!(server.stderr().contains("name the socket gearman-tls"), "{}", server.stderr());
-    let (mut server, _) = handed_over(&place, "gearman_tls", &arguments);
+    let (mut server, _) = handed_over(place.path(), Some("gearman_tls"), &arguments);
     assert_eq!(server.wait().code(), Some(78));
     assert!(server.stderr().contains("`gearman_tls`"), "{}", server.stderr());
 }
