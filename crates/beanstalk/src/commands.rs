@@ -158,7 +158,7 @@ impl Session {
             turn.caller(self.id).cancel_room_wait();
         } else if turn.caller(self.id).must_wait_for_room(None, &body, b"") {
             self.waiting = Waiting::Room;
-            self.blocked = Some((job, body));
+            self.blocked = Some(Box::new((job, body)));
             return;
         }
         let Answer { value, after } = turn.caller(self.id).put(job, body);
@@ -330,7 +330,7 @@ impl Session {
 
     fn list_tubes(&mut self) {
         self.server().counters.list_tubes.add_one();
-        self.listing = Some(TubeList::new());
+        self.listing = Some(Box::new(TubeList::new()));
     }
 
     fn list_tube_used(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {

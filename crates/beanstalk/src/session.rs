@@ -20,10 +20,11 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
+    // Few sessions have one of these two. In a box, they take little memory of the others.
     /// The put that waits for room.
-    pub(crate) blocked: Option<(NewJob, Body)>,
+    pub(crate) blocked: Option<Box<(NewJob, Body)>>,
     /// The incomplete reply to `list-tubes`. Later commands wait until it is complete.
-    pub(crate) listing: Option<TubeList>,
+    pub(crate) listing: Option<Box<TubeList>>,
     /// Number of tubes that the session watches.
     pub(crate) watched_tubes: u32,
     /// Whether the session has sent a put of an acceptable size. If so, it counts as a producer.
@@ -251,7 +252,8 @@ impl Dialect for Session {
             // The owner passes the command's bytes again.
             Event::Loaded => {}
             Event::Room => {
-                if let Some((job, body)) = self.blocked.take() {
+                if let Some(blocked) = self.blocked.take() {
+                    let (job, body) = *blocked;
                     self.put(job, body, turn, outbox);
                 }
             }
@@ -300,8 +302,8 @@ impl Dialect for Session {
     }
 
     fn buffered_bytes(&self) -> usize {
-        let listing_bytes = self.listing.as_ref().map_or(0, TubeList::buffered_bytes);
-        let blocked_bytes = self.blocked.as_ref().map_or(0, |(_, body)| body.len());
+        let listing_bytes = self.listing.as_ref().map_or(0, |listing| listing.buffered_bytes());
+        let blocked_bytes = self.blocked.as_ref().map_or(0, |blocked| blocked.1.len());
         listing_bytes
             + blocked_bytes
             + match &self.reading {

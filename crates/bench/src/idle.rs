@@ -13,8 +13,9 @@ use crate::{interrupt, process};
 
 /// The default number of functions of an idle Gearman worker.
 pub(crate) const FUNCTIONS: usize = 10;
-/// The pause before the server's memory is read. In this pause, the server finishes its work.
-const SETTLE: Duration = Duration::from_millis(500);
+/// The pause before the server's memory is read. In this pause, the server gives back what it needed
+/// only while connections were new.
+const SETTLE: Duration = Duration::from_secs(3);
 
 /// The only request of each idle connection, and the expected reply.
 #[derive(Debug)]

@@ -34,8 +34,9 @@ pub struct BodyBuffer {
     before: Option<usize>,
     /// The bytes of a frame after the body of the job.
     after: usize,
-    /// The body of the job, from the moment on when it is large.
-    kept: Option<KeptBody>,
+    /// The body of the job, from the moment on when it is large. The box keeps sessions small, because
+    /// few bodies are large.
+    kept: Option<Box<KeptBody>>,
     /// The received bytes, without those of `kept`.
     received: Vec<u8>,
 }
@@ -140,11 +141,11 @@ impl BodyBuffer {
         let end = before + kept.fill(beginning);
         self.received.drain(before..end);
         self.received.shrink_to_fit();
-        self.kept = Some(kept);
+        self.kept = Some(Box::new(kept));
     }
 
     fn len(&self) -> usize {
-        self.received.len() + self.kept.as_ref().map_or(0, KeptBody::filled)
+        self.received.len() + self.kept.as_ref().map_or(0, |kept| kept.filled())
     }
 
     /// Adds a piece of the body. Returns how many of its bytes belong to the body, and the whole
@@ -166,7 +167,7 @@ impl BodyBuffer {
         if self.len() < self.bytes {
             return (count, None);
         }
-        let frame = match self.kept.take().and_then(KeptBody::finish) {
+        let frame = match self.kept.take().and_then(|kept| kept.finish()) {
             Some(body) => Frame::Parts { around: self.take(), body },
             None => Frame::Whole(Cow::Owned(self.take())),
         };
@@ -186,7 +187,7 @@ impl BodyBuffer {
     /// The memory of the buffer in bytes. Pages beyond the received bytes take no memory.
     pub fn buffered_bytes(&self) -> usize {
         let pages_bytes = self.received.len().next_multiple_of(PAGE_BYTES);
-        let kept_bytes = self.kept.as_ref().map_or(0, KeptBody::filled);
+        let kept_bytes = self.kept.as_ref().map_or(0, |kept| kept.filled());
         self.received.capacity().min(pages_bytes) + kept_bytes.next_multiple_of(PAGE_BYTES)
     }
 }

@@ -90,7 +90,8 @@ pub(super) fn text(comparison: &Comparison) -> String {
          refuses one. Then half of the jobs are deleted and others put. The higher of the two\n  \
          resident sizes counts.\n\
          - Memory: {memory_jobs} jobs are deleted in random order, and memory is read 3 s later.\n  \
-         {idle} connections sent one request each. For M2, `memory.bodies` is 1 MiB.\n\
+         {idle} connections sent one request each; memory is read 3 s after the last one. For M2,\n  \
+         `memory.bodies` is 1 MiB.\n\
          - Deep queue (M3): `memory.jobs` and `memory.bodies` are {cold} MiB each, and {deep_jobs}\n  \
          jobs are put (`--deep-jobs`). Memory per job is the growth from a quarter of the jobs to\n  \
          all jobs. It is read when a file of the log has just begun, after jobs have become cold.\n  \
