@@ -105,12 +105,13 @@ impl Plan {
         let endpoint = Endpoint::new(bound, &config, certificates.as_ref());
         let mut listening = Some((endpoint, open));
         let threads = inboxes.iter().map(|inbox| {
-            let thread = IoThread::new(shared.clone(), inbox.clone());
+            let (shared, inbox) = (shared.clone(), inbox.clone());
             let listening = listening.take();
             let (limits, inboxes) = (limits.clone(), inboxes.clone());
             std::thread::spawn(move || {
                 let runtime = Builder::new_current_thread().enable_all().build().unwrap();
                 let _inside = runtime.enter();
+                let thread = IoThread::new(shared, inbox).unwrap();
                 if let Some((endpoint, open)) = listening {
                     let acceptor = Acceptor::new(endpoint, open, limits, inboxes).unwrap();
                     runtime.spawn(acceptor.run());

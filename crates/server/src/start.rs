@@ -253,7 +253,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
     // The first mailbox also gets the broker's alarms. It belongs to the I/O thread that runs on
     // the current thread.
-    let first = IoThread::new(shared.clone(), inboxes[0].clone());
+    let first =
+        IoThread::new(shared.clone(), inboxes[0].clone()).map_err(failed("watch sockets"))?;
     let others = spawn_others(&shared, &inboxes[1..])?;
 
     let traces = Exporter::spawn(&config.traces, &broker, clock, host_name())
@@ -486,7 +487,10 @@ fn spawn_others(
     let mut threads = Vec::new();
     for (index, inbox) in inboxes.iter().enumerate() {
         let runtime = runtime()?;
-        let thread = IoThread::new(shared.clone(), inbox.clone());
+        let thread = {
+            let _inside = runtime.enter();
+            IoThread::new(shared.clone(), inbox.clone()).map_err(failed("watch sockets"))?
+        };
         let named = std::thread::Builder::new().name(format!("io-{}", index + 1));
         let spawned = named.spawn(move || runtime.block_on(unconstrained(thread.run())));
         threads.push(spawned.map_err(failed("start a thread"))?);

@@ -12,6 +12,7 @@ pub(crate) mod io_thread;
 pub(crate) mod mailbox;
 mod primitives;
 pub(crate) mod request_times;
+pub(crate) mod sockets;
 mod table;
 pub(crate) mod turn_time;
 mod wakeup;

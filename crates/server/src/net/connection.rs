@@ -4,13 +4,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use broker::{Answer, Dialect, Event, Outbox, Position, Progress, SessionId, Turn};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
-use tokio::io::unix::AsyncFd;
 
 use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
@@ -19,6 +17,7 @@ use crate::net::limits::Slot;
 use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
+use crate::threads::sockets::Readiness;
 use crate::threads::turn_time::TurnTime;
 
 /// While a connection has more unsent bytes than this, its commands wait. Otherwise many short
@@ -84,10 +83,9 @@ pub(crate) struct Held {
 }
 
 pub(crate) struct Connection {
-    socket: AsyncFd<OwnedFd>,
+    socket: OwnedFd,
     /// The TLS layer between socket and dialect, if the connection speaks TLS.
     tls: Option<Box<TlsStream>>,
-    waker: Waker,
     /// Counts the connection as open until the connection is dropped.
     slot: Slot,
     listener: Arc<Listener>,
@@ -159,9 +157,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        socket: AsyncFd<OwnedFd>,
+        socket: OwnedFd,
         tls: Option<Box<TlsStream>>,
-        waker: Waker,
         slot: Slot,
         listener: Arc<Listener>,
         open: Arc<OpenSession>,
@@ -169,7 +166,6 @@ impl Connection {
         Connection {
             socket,
             tls,
-            waker,
             slot,
             open: Some(open),
             session: None,
@@ -209,55 +205,16 @@ impl Connection {
         }
     }
 
-    /// Updates `readable` and `writable`, and registers the waker for the next change.
-    pub(crate) fn learn_readiness(&mut self) {
-        let mut context = Context::from_waker(&self.waker);
-        // Each pass records the readiness, then clears it. The waker is registered only when a pass
-        // finds no readiness, so the loop continues until such a pass.
-        while !self.peer_ended {
-            match self.socket.poll_read_ready(&mut context) {
-                Poll::Ready(Ok(mut guard)) => {
-                    self.readable = true;
-                    // After the end of input, the socket is always ready to read. So no pass would
-                    // find it unready, and `peer_ended` must end the loop.
-                    self.peer_ended = guard.ready().is_read_closed();
-                    guard.clear_ready();
-                }
-                Poll::Ready(Err(_)) => return,
-                Poll::Pending => break,
-            }
-        }
-        self.learn_writable();
+    /// The socket, so that its thread can watch it.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
     }
 
-    /// Checks whether the socket has room again. Does nothing if `writable` is already true.
-    fn learn_writable(&mut self) {
-        let mut context = Context::from_waker(&self.waker);
-        while !self.writable {
-            match self.socket.poll_write_ready(&mut context) {
-                Poll::Ready(Ok(mut guard)) => {
-                    // After the client disconnects, the socket is always ready to write. The next
-                    // write reports the error.
-                    self.writable = true;
-                    guard.clear_ready();
-                }
-                Poll::Ready(Err(_)) | Poll::Pending => break,
-            }
-        }
-    }
-
-    /// Called after a write failed because the socket had no room. Clears the readiness, which is
-    /// out of date, and registers the waker.
-    fn expect_writable(&mut self) {
-        let mut context = Context::from_waker(&self.waker);
-        self.writable = false;
-        while let Poll::Ready(Ok(mut guard)) = self.socket.poll_write_ready(&mut context) {
-            if guard.ready().is_write_closed() {
-                self.writable = true;
-                return;
-            }
-            guard.clear_ready();
-        }
+    /// Notes what the kernel has reported about the socket.
+    pub(crate) fn note_readiness(&mut self, readiness: Readiness) {
+        self.readable |= readiness.readable;
+        self.writable |= readiness.writable;
+        self.peer_ended |= readiness.ended;
     }
 
     /// Whether the I/O thread should read from this connection now.
@@ -519,10 +476,10 @@ impl Connection {
                     sent.bytes += count;
                     self.outbox.advance(count);
                     if count < wanted {
-                        self.expect_writable();
+                        self.writable = false;
                     }
                 }
-                Err(Errno::WOULDBLOCK) => self.expect_writable(),
+                Err(Errno::WOULDBLOCK) => self.writable = false,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -588,7 +545,7 @@ impl Connection {
             }
             match tls.send(&self.socket) {
                 Ok(()) => *progress = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.expect_writable(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
                 Err(error) => return Err(error),
             }
         }

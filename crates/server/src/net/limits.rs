@@ -34,7 +34,9 @@ const WEB_CONNECTIONS: RangeInclusive<usize> = 64..=256;
 pub(crate) fn own_descriptors(io_threads: usize, listeners: usize, has_traces: bool) -> usize {
     // The two HTTP sites and the export of traces have a runtime each.
     let runtimes = io_threads + 2 + usize::from(has_traces);
-    FILES_MAX + OPERATOR_CONNECTIONS_MAX + RUNTIME_DESCRIPTORS * runtimes + listeners
+    // Each I/O thread has an event queue of the kernel for its sockets.
+    let queues = io_threads;
+    FILES_MAX + OPERATOR_CONNECTIONS_MAX + RUNTIME_DESCRIPTORS * runtimes + queues + listeners
 }
 
 /// The current limits, shared by all threads.
@@ -376,8 +378,8 @@ mod tests {
             let own = own_descriptors(io_threads, 8, false);
             LiveLimits::new(&Config::default().limits, descriptors, own).connections()
         };
-        assert_eq!(connections(1024, 1), 1024 - 68 - 64);
-        assert_eq!(connections(1024, 64), 1024 - 320 - 64);
+        assert_eq!(connections(1024, 1), 1024 - 69 - 64);
+        assert_eq!(connections(1024, 64), 1024 - 384 - 64);
         assert!(connections(340, 64) <= 20);
         assert_eq!(connections(100, 1), 16);
         assert_eq!(connections(20, 1), 1);

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use rustls::{Error, ServerConfig, ServerConnection};
-use tokio::io::unix::AsyncFd;
 
 /// Time limit of the handshake. It is shorter in tests.
 pub(crate) const HANDSHAKE_MS: u64 = if cfg!(test) { 1500 } else { 10_000 };
@@ -102,7 +101,7 @@ impl TlsStream {
     }
 
     /// Sends encrypted bytes with one system call.
-    pub(crate) fn send(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
+    pub(crate) fn send(&mut self, socket: &OwnedFd) -> io::Result<()> {
         self.send_to(&mut Sending(socket))
     }
 
@@ -112,14 +111,14 @@ impl TlsStream {
     }
 
     /// Sends the close alert. A failure does not matter, because the connection ends anyway.
-    pub(crate) fn send_end(&mut self, socket: &AsyncFd<OwnedFd>) {
+    pub(crate) fn send_end(&mut self, socket: &OwnedFd) {
         self.connection.send_close_notify();
         let _ = self.send(socket);
     }
 }
 
 /// A socket as a writer. rustls writes all records with one call.
-struct Sending<'a>(&'a AsyncFd<OwnedFd>);
+struct Sending<'a>(&'a OwnedFd);
 
 impl Write for Sending<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

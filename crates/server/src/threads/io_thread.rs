@@ -13,12 +13,14 @@ mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use broker::{Answer, Broker, Event, Millis, Missing, SessionId};
@@ -30,13 +32,13 @@ use self::account::Account;
 use self::turns::Feed;
 use crate::net::connection::{Connection, Phase, Read};
 use crate::net::limits::LiveLimits;
-use crate::net::socket::watch;
 use crate::net::tls_stream::TlsStream;
 use crate::process::clock::Clock;
 use crate::process::message_limit::MessageLimit;
 use crate::threads::client_mix::ClientMix;
-use crate::threads::mailbox::{Arrival, Inbox, ReadyWaker};
+use crate::threads::mailbox::{Arrival, Inbox};
 use crate::threads::request_times::RequestTimes;
+use crate::threads::sockets::Sockets;
 use crate::threads::table::Table;
 
 /// Limit of bytes that are read before a turn of the broker. A turn also has a time limit, because
@@ -82,6 +84,7 @@ pub(crate) struct IoThread {
     /// The number of this thread's mailbox at the broker. `inbox` is the mailbox.
     mailbox: usize,
     connections: Table,
+    sockets: Sockets,
     account: Account,
     places: HashMap<SessionId, u32, FixedState>,
     buffer: Box<[u8]>,
@@ -111,14 +114,16 @@ pub(crate) struct IoThread {
     // Lists of work. An entry is the place of a connection in the table. The thread ignores an
     // entry if its place is empty. If a new connection has the place of a removed connection, the
     // thread checks the new connection without need, which does no harm.
-    /// Sockets that became ready.
-    ready: Vec<u32>,
+    /// Connections whose sockets became ready, and whether replies waited until then.
+    ready: Vec<(u32, bool)>,
     /// Connections to read, in the order in which they became ready.
     reads: VecDeque<u32>,
     /// Connections to read, if their TLS handshake is not finished.
     handshakes: VecDeque<u32>,
     /// Connections whose sessions must be opened.
     opening: Vec<u32>,
+    /// Connections whose sessions were just opened.
+    opened: Vec<u32>,
     /// Bytes that were read: the place of the connection, and the part of the buffer with the
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
@@ -146,15 +151,17 @@ pub(crate) struct IoThread {
 }
 
 impl IoThread {
-    pub(crate) fn new(shared: Shared, inbox: Arc<Inbox>) -> IoThread {
+    /// A thread without connections. The caller must be inside the runtime that will run it.
+    pub(crate) fn new(shared: Shared, inbox: Arc<Inbox>) -> io::Result<IoThread> {
         let mailbox = shared.broker.add_mailbox(inbox.clone());
         shared.limits.held.enter(&inbox);
         let request_times = shared.limits.request_times.enter();
-        IoThread {
+        Ok(IoThread {
             shared,
             inbox,
             mailbox,
             connections: Table::default(),
+            sockets: Sockets::new()?,
             account: Account::default(),
             places: HashMap::with_hasher(FixedState::default()),
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
@@ -171,6 +178,7 @@ impl IoThread {
             reads: VecDeque::new(),
             handshakes: VecDeque::new(),
             opening: Vec::new(),
+            opened: Vec::new(),
             batch: Vec::new(),
             events: VecDeque::new(),
             resumed: Vec::new(),
@@ -183,7 +191,7 @@ impl IoThread {
             housekeeping_at: None,
             foreigners: MessageLimit::default(),
             rest: Duration::ZERO,
-        }
+        })
     }
 
     /// Serves until the server stops the thread or the log fails. Runs in a tokio runtime that
@@ -202,7 +210,7 @@ impl IoThread {
             }
             // If a socket is ready, the thread does not sleep.
             self.let_committer_work();
-            self.inbox.sleep(timer.as_mut(), alarm).await;
+            self.inbox.sleep(timer.as_mut(), alarm, &mut self.sockets).await;
             loop {
                 self.round();
                 if self.log_failed {
@@ -216,10 +224,15 @@ impl IoThread {
                     break;
                 }
                 self.let_committer_work();
-                // The runtime checks the sockets at this await.
-                tokio::task::yield_now().await;
+                self.check_sockets().await;
             }
         }
+    }
+
+    /// Lets the runtime check the sockets and run its other tasks.
+    async fn check_sockets(&mut self) {
+        tokio::task::yield_now().await;
+        poll_fn(|context| Poll::Ready(self.sockets.poll(context))).await;
     }
 
     fn set_timer(&self, timer: Pin<&mut Sleep>, wanted: Option<Millis>) {
@@ -341,21 +354,15 @@ impl IoThread {
             // Creating a TLS stream draws random numbers. That takes too long for a turn. So it
             // happens here, before the turn.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
-            let (socket, tls) = match (watch(socket), tls.transpose()) {
-                (Ok(socket), Ok(tls)) => (socket, tls),
-                (Err(error), _) => {
-                    tracing::warn!(%error, "cannot watch a new connection");
-                    continue;
-                }
-                (_, Err(error)) => {
+            let tls = match tls.transpose() {
+                Ok(tls) => tls,
+                Err(error) => {
                     tracing::warn!(%error, "cannot begin TLS on a new connection");
                     continue;
                 }
             };
-            let place = self.connections.insert_with(|place| {
-                let waker = ReadyWaker::waker(&self.inbox, place);
-                Connection::new(socket, tls, waker, slot, listener, open)
-            });
+            let connection = Connection::new(socket, tls, slot, listener, open);
+            let place = self.connections.insert(connection);
             self.account.opened();
             let Some(connection) = self.connections.get(place) else { continue };
             (connection.heard_at, connection.opened_at) = (self.now_ms, self.now_ms);
@@ -364,20 +371,37 @@ impl IoThread {
             } else {
                 // The session is opened after the handshake. `touch` schedules the housekeeping,
                 // which checks the time limit of the handshake.
-                connection.learn_readiness();
                 self.touch(place);
-                self.enqueue_read(place);
+                self.watch(place);
+            }
+        }
+    }
+
+    /// Lets the kernel report when the socket of a new connection becomes ready. Often its first
+    /// bytes have already arrived, so the thread also reads.
+    fn watch(&mut self, place: u32) {
+        let Some(connection) = self.connections.get(place) else { return };
+        match self.sockets.add(connection.socket(), place) {
+            Ok(()) => self.enqueue_read(place),
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch a new connection");
+                self.leave(place, CloseReason::Failed);
             }
         }
     }
 
     fn take_ready(&mut self) {
         let mut ready = mem::take(&mut self.ready);
-        self.inbox.take_ready(&mut ready);
-        for place in ready.drain(..) {
-            let Some(connection) = self.connections.get(place) else { continue };
-            let was_stuck = connection.is_stuck();
-            connection.learn_readiness();
+        let taken = self.sockets.take(|place, readiness| {
+            let Some(connection) = self.connections.get(place) else { return };
+            ready.push((place, connection.is_stuck()));
+            connection.note_readiness(readiness);
+        });
+        if let Err(error) = taken {
+            // The next round tries again.
+            tracing::error!(%error, "cannot check the sockets");
+        }
+        for (place, was_stuck) in ready.drain(..) {
             if was_stuck {
                 self.touch(place);
             }

@@ -1,5 +1,5 @@
-//! The inbox of an I/O thread: messages from other threads, and the list of ready sockets. The
-//! thread sleeps while its inbox is empty.
+//! The inbox of an I/O thread: messages from other threads. The thread sleeps while its inbox is
+//! empty and no socket is ready.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -9,7 +9,6 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Wake, Waker};
 
 use broker::{Answer, Dialect, Event, Mailbox, Millis, SessionId, Turn};
 use rustls::ServerConfig;
@@ -18,6 +17,7 @@ use tokio::time::Sleep;
 use crate::config::listener::Listener;
 use crate::net::limits::Slot;
 use crate::threads::inspections::{Inspect, Inspections};
+use crate::threads::sockets::Sockets;
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
 
 /// A function that opens the session of a new connection. Each protocol has its own function. The
@@ -87,8 +87,6 @@ const NEVER: u64 = u64::MAX;
 #[derive(Default)]
 pub(crate) struct Inbox {
     wakeup: Wakeup,
-    /// Connections whose sockets became ready.
-    ready: Mutex<Vec<u32>>,
     events: Mutex<Vec<(SessionId, Answer<Event>)>>,
     /// Sessions whose stored bodies are loaded now. The thread can send their replies.
     loaded: Mutex<Vec<SessionId>>,
@@ -197,12 +195,6 @@ impl Inbox {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Moves the places of ready connections into `into`, which must be empty.
-    pub(crate) fn take_ready(&self, into: &mut Vec<u32>) {
-        debug_assert!(into.is_empty());
-        mem::swap(&mut *lock(&self.ready), into);
-    }
-
     /// Moves the new events to the end of `into`.
     pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Answer<Event>)>) {
         into.extend(lock(&self.events).drain(..));
@@ -246,18 +238,24 @@ impl Inbox {
             || self.is_stopping()
             || self.inspections.has_some()
             || self.alarm() != alarm_seen
-            || !lock(&self.ready).is_empty()
             || !lock(&self.events).is_empty()
             || !lock(&self.loaded).is_empty()
             || !lock(&self.arrivals).is_empty()
     }
 
-    /// Sleeps until a message arrives or the timer fires. `alarm_seen` is the alarm to which the
-    /// timer was set.
-    pub(crate) async fn sleep(&self, mut timer: Pin<&mut Sleep>, alarm_seen: Option<Millis>) {
+    /// Sleeps until a message arrives, a socket becomes ready or the timer fires. `alarm_seen` is the
+    /// alarm to which the timer was set.
+    pub(crate) async fn sleep(
+        &self,
+        mut timer: Pin<&mut Sleep>,
+        alarm_seen: Option<Millis>,
+        sockets: &mut Sockets,
+    ) {
         poll_fn(|context| {
             self.wakeup.poll(context, |context| {
-                self.has_messages(alarm_seen) || timer.as_mut().poll(context).is_ready()
+                self.has_messages(alarm_seen)
+                    || sockets.poll(context)
+                    || timer.as_mut().poll(context).is_ready()
             })
         })
         .await;
@@ -289,29 +287,6 @@ impl Mailbox for Inbox {
     fn alarm(&self, at: Millis) {
         self.alarm.0.store(at.0, Ordering::SeqCst);
         self.wake();
-    }
-}
-
-/// The waker of a connection. It adds the place of the connection to the ready list.
-pub(crate) struct ReadyWaker {
-    inbox: Arc<Inbox>,
-    place: u32,
-}
-
-impl ReadyWaker {
-    pub(crate) fn waker(inbox: &Arc<Inbox>, place: u32) -> Waker {
-        Waker::from(Arc::new(ReadyWaker { inbox: inbox.clone(), place }))
-    }
-}
-
-impl Wake for ReadyWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        lock(&self.inbox.ready).push(self.place);
-        self.inbox.wake();
     }
 }
 

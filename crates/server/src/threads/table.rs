@@ -17,13 +17,13 @@ impl Table {
         self.places.get_mut(place as usize)?.as_deref_mut()
     }
 
-    /// Inserts a connection. `make` gets the place of the new connection.
-    pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> Connection) -> u32 {
+    /// Inserts a connection, and returns its place.
+    pub(crate) fn insert(&mut self, connection: Connection) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() as u32 - 1
         });
-        self.places[place as usize] = Some(Box::new(make(place)));
+        self.places[place as usize] = Some(Box::new(connection));
         place
     }
 

@@ -9,7 +9,7 @@ use crate::net::connection::{Connection, Held};
 
 /// Memory of a connection besides its buffers and its session in the broker. This is the connection
 /// itself, its dialect, and its entries in the thread's tables.
-const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 420;
+const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 180;
 /// Above a limit, the threads close connections until the sum is below this part of the limit. If
 /// they stopped at the limit itself, the next bytes would exceed it again.
 const KEPT_SHARE: (u64, u64) = (7, 8);

@@ -94,6 +94,7 @@ impl IoThread {
             self.touch(place);
         }
         loop {
+            self.check_sockets().await;
             self.now_ms = self.shared.clock.now().0;
             self.collect_released();
             // Even now, a reply can wait for its stored body. If a request has taken an item for

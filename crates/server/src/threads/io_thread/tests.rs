@@ -30,6 +30,11 @@ use crate::threads::turn_time::TurnTime;
 
 mod quiet_clients;
 
+fn thread_in(runtime: &Runtime, shared: Shared, inbox: Arc<Inbox>) -> IoThread {
+    let _inside = runtime.enter();
+    IoThread::new(shared, inbox).unwrap()
+}
+
 struct Rounds {
     thread: IoThread,
     inbox: Arc<Inbox>,
@@ -65,14 +70,15 @@ impl Rounds {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let address = Address::Unix("socket".into()).into();
         let listener = Arc::new(Listener::new(protocol, address, config));
-        Rounds { thread: IoThread::new(shared, inbox.clone()), inbox, listener, open, runtime }
+        let thread = thread_in(&runtime, shared, inbox.clone());
+        Rounds { thread, inbox, listener, open, runtime }
     }
 
     /// Another I/O thread of the same server.
     fn beside(&self) -> Rounds {
         let inbox: Arc<Inbox> = Arc::default();
-        let thread = IoThread::new(self.thread.shared.clone(), inbox.clone());
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let thread = thread_in(&runtime, self.thread.shared.clone(), inbox.clone());
         let (listener, open) = (self.listener.clone(), self.open.clone());
         Rounds { thread, inbox, listener, open, runtime }
     }
@@ -94,15 +100,14 @@ impl Rounds {
     }
 
     fn round(&mut self) {
-        // Lets the runtime check the sockets.
-        self.runtime.block_on(tokio::task::yield_now());
+        self.runtime.block_on(self.thread.check_sockets());
         let _inside = self.runtime.enter();
         self.thread.round();
     }
 
     /// Passes received bytes to the dialects, in a turn that has already reached its time limit.
     fn feed_late(&mut self) {
-        self.runtime.block_on(tokio::task::yield_now());
+        self.runtime.block_on(self.thread.check_sockets());
         let _inside = self.runtime.enter();
         self.thread.take_ready();
         self.thread.read();

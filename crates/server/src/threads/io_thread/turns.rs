@@ -111,12 +111,11 @@ impl IoThread {
         for (place, reason) in leaving {
             self.part(place, reason);
         }
-        // Check the sockets of new connections, because often their first bytes have already
-        // arrived.
-        for place in mem::take(&mut self.ready) {
-            if let Some(connection) = self.connections.get(place) {
-                connection.learn_readiness();
-                self.enqueue_read(place);
+        for place in mem::take(&mut self.opened) {
+            match self.connections.get(place) {
+                // The thread watches the socket since the handshake began.
+                Some(connection) if connection.is_tls() => self.enqueue_read(place),
+                _ => self.watch(place),
             }
         }
     }
@@ -126,7 +125,7 @@ impl IoThread {
             let Some(connection) = self.connections.get(place) else { continue };
             let Some(session) = connection.open_session(turn, self.mailbox) else { continue };
             self.places.insert(session, place);
-            self.ready.push(place);
+            self.opened.push(place);
             // `touch` schedules the housekeeping, which checks how long the client has been silent.
             if connection.silence_max_ms().is_some() || connection.dialect.is_mid_request() {
                 self.touch(place);

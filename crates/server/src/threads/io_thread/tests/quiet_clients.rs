@@ -94,7 +94,7 @@ fn an_input_of_a_few_kib_alone_is_not_much_work() {
         quiet.write_all(b"list-tube-used\r\n").unwrap();
         let put = format!("put 0 0 60 {bytes}\r\n{}\r\n", "b".repeat(bytes));
         other.write_all(put.as_bytes()).unwrap();
-        rounds.runtime.block_on(tokio::task::yield_now());
+        rounds.runtime.block_on(rounds.thread.check_sockets());
         let _inside = rounds.runtime.enter();
         // Without a turn, whose time would count.
         rounds.thread.take_ready();
