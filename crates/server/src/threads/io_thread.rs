@@ -241,7 +241,8 @@ impl IoThread {
     }
 
     fn has_more(&self) -> bool {
-        (self.has_input() && !self.congested)
+        self.sockets.may_have_events()
+            || (self.has_input() && !self.congested)
             || self.can_continue(self.resumed.len())
             || self.has_more_to_send()
             || !self.events.is_empty()
@@ -392,15 +393,11 @@ impl IoThread {
 
     fn take_ready(&mut self) {
         let mut ready = mem::take(&mut self.ready);
-        let taken = self.sockets.take(|place, readiness| {
+        self.sockets.take(|place, readiness| {
             let Some(connection) = self.connections.get(place) else { return };
             ready.push((place, connection.is_stuck()));
             connection.note_readiness(readiness);
         });
-        if let Err(error) = taken {
-            // The next round tries again.
-            tracing::error!(%error, "cannot check the sockets");
-        }
         for (place, was_stuck) in ready.drain(..) {
             if was_stuck {
                 self.touch(place);

@@ -253,8 +253,11 @@ impl Inbox {
     ) {
         poll_fn(|context| {
             self.wakeup.poll(context, |context| {
-                self.has_messages(alarm_seen)
-                    || sockets.poll(context)
+                // Always look at the sockets, too: if a message wakes the thread, the same round
+                // serves the clients whose requests have come meanwhile.
+                let has_events = sockets.poll(context);
+                has_events
+                    || self.has_messages(alarm_seen)
                     || timer.as_mut().poll(context).is_ready()
             })
         })

@@ -1,9 +1,12 @@
 //! Tests that run the rounds of an I/O thread one by one, in the thread of the test.
 
+use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
@@ -130,6 +133,33 @@ fn received(client: &mut UnixStream) -> String {
     let mut bytes = vec![0; 256 * 1024];
     let count = client.read(&mut bytes).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+#[test]
+fn a_message_does_not_hide_a_request_that_comes_with_it() {
+    let mut rounds = Rounds::new();
+    let mut client = rounds.connect();
+    // A new connection is read without an event.
+    rounds.round();
+    let inbox = rounds.inbox.clone();
+    rounds.runtime.block_on(async {
+        let timer = pin!(tokio::time::sleep(super::LONG));
+        let alarm = inbox.alarm();
+        let mut sleep = pin!(inbox.sleep(timer, alarm, &mut rounds.thread.sockets));
+        poll_fn(|context| {
+            assert!(sleep.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        client.write_all(b"list-tube-used\r\n").unwrap();
+        inbox.request_life_sign();
+        // The runtime checks the sockets here, as it does when it wakes the thread.
+        tokio::task::yield_now().await;
+        sleep.await;
+    });
+    let _inside = rounds.runtime.enter();
+    rounds.thread.round();
+    assert_eq!(received(&mut client), "USING default\r\n");
 }
 
 #[test]

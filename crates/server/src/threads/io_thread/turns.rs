@@ -113,7 +113,7 @@ impl IoThread {
         }
         for place in mem::take(&mut self.opened) {
             match self.connections.get(place) {
-                // The thread watches the socket since the handshake began.
+                // The thread has watched the socket since the handshake began.
                 Some(connection) if connection.is_tls() => self.enqueue_read(place),
                 _ => self.watch(place),
             }
