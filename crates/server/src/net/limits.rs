@@ -380,7 +380,7 @@ mod tests {
         };
         assert_eq!(connections(1024, 1), 1024 - 69 - 64);
         assert_eq!(connections(1024, 64), 1024 - 384 - 64);
-        assert!(connections(340, 64) <= 20);
+        assert!(connections(404, 64) <= 20);
         assert_eq!(connections(100, 1), 16);
         assert_eq!(connections(20, 1), 1);
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
