@@ -1,4 +1,4 @@
-//! Makes the runtime watch a socket of any family.
+//! Makes the runtime watch a socket of any family, or another descriptor.
 
 use std::io;
 use std::os::fd::AsRawFd;
