@@ -40,6 +40,7 @@ use crate::threads::mailbox::{Arrival, Inbox};
 use crate::threads::request_times::RequestTimes;
 use crate::threads::sockets::Sockets;
 use crate::threads::table::Table;
+use crate::threads::yields::Yields;
 
 /// Limit of bytes that are read before a turn of the broker. A turn also has a time limit, because
 /// commands of the same length can cost different amounts of work.
@@ -109,6 +110,7 @@ pub(crate) struct IoThread {
     /// The value of the last call of `Inbox::await_release`. If true, the committer wakes this
     /// thread after each release.
     awaits_release: bool,
+    yields: Yields,
     /// The log failed.
     log_failed: bool,
     // Lists of work. An entry is the place of a connection in the table. The thread ignores an
@@ -173,6 +175,7 @@ impl IoThread {
             silent: false,
             backlogged: false,
             awaits_release: false,
+            yields: Yields::default(),
             log_failed: false,
             ready: Vec::new(),
             reads: VecDeque::new(),
@@ -321,12 +324,10 @@ impl IoThread {
         self.backlogged = self.shared.broker.has_backlog();
     }
 
-    /// Yields the processor to the committer if this thread waits for the log. The two threads can
-    /// share a processor. Then long work of this thread would delay the committer for milliseconds,
-    /// and also the clients that wait for the log.
-    fn let_committer_work(&self) {
+    /// Yields the processor to the committer if this thread waits for the log.
+    fn let_committer_work(&mut self) {
         if self.awaits_release {
-            std::thread::yield_now();
+            self.yields.yield_processor();
         }
     }
 
