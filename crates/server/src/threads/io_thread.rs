@@ -45,6 +45,10 @@ use crate::threads::yields::Yields;
 /// Limit of bytes that are read before a turn of the broker. A turn also has a time limit, because
 /// commands of the same length can cost different amounts of work.
 const ROUND_BYTES: usize = 64 * 1024;
+/// The same limit for clients with much work, while quiet clients send requests: see
+/// `ClientMix::is_beside_quiet`. The next requests and replies of the quiet ones wait for the end of
+/// the round.
+const BUSY_BYTES_BESIDE_QUIET: usize = 16 * 1024;
 /// Minimum room for a read. With less room, a large body would arrive in tiny pieces.
 const READ_BYTES_MIN: usize = 8 * 1024;
 /// If the thread has no alarm and no housekeeping, its timer fires after this time. The time is
@@ -118,8 +122,10 @@ pub(crate) struct IoThread {
     // thread checks the new connection without need, which does no harm.
     /// Connections whose sockets became ready, and whether replies waited until then.
     ready: Vec<(u32, bool)>,
-    /// Connections to read, in the order in which they became ready.
+    /// Connections of quiet clients to read, in the order in which they became ready.
     reads: VecDeque<u32>,
+    /// Connections of busy clients to read, in the same order. They come after the quiet ones.
+    busy_reads: VecDeque<u32>,
     /// Connections to read, if their TLS handshake is not finished.
     handshakes: VecDeque<u32>,
     /// Connections whose sessions must be opened.
@@ -179,6 +185,7 @@ impl IoThread {
             log_failed: false,
             ready: Vec::new(),
             reads: VecDeque::new(),
+            busy_reads: VecDeque::new(),
             handshakes: VecDeque::new(),
             opening: Vec::new(),
             opened: Vec::new(),
@@ -254,7 +261,7 @@ impl IoThread {
 
     /// Whether there are sockets to read.
     fn has_input(&self) -> bool {
-        !self.reads.is_empty() || !self.handshakes.is_empty()
+        !self.reads.is_empty() || !self.busy_reads.is_empty() || !self.handshakes.is_empty()
     }
 
     fn is_alarm_due(&self) -> bool {
@@ -414,11 +421,14 @@ impl IoThread {
             && connection.wants_read()
         {
             connection.in_reads = true;
-            if connection.is_without_tls_yet() {
-                self.handshakes.push_back(place);
+            let line = if connection.is_without_tls_yet() {
+                &mut self.handshakes
+            } else if connection.busy_until > self.now_ms {
+                &mut self.busy_reads
             } else {
-                self.reads.push_back(place);
-            }
+                &mut self.reads
+            };
+            line.push_back(place);
         }
     }
 
@@ -451,31 +461,46 @@ impl IoThread {
             return;
         }
         let mut used = 0;
+        // At least one busy client is read in each round, however many quiet ones there are.
+        let kept_free = if self.busy_reads.is_empty() { 0 } else { READ_BYTES_MIN };
         for _ in 0..self.reads.len() {
-            if self.buffer.len() - used < READ_BYTES_MIN {
-                return;
+            if self.buffer.len() - used < READ_BYTES_MIN + kept_free {
+                break;
             }
             let Some(place) = self.reads.pop_front() else { break };
-            self.read_from(place, &mut used);
+            self.read_from(place, &mut used, self.buffer.len());
+        }
+        let end = if self.is_beside_quiet() {
+            self.buffer.len().min(used + BUSY_BYTES_BESIDE_QUIET)
+        } else {
+            self.buffer.len()
+        };
+        for _ in 0..self.busy_reads.len() {
+            if end - used < READ_BYTES_MIN {
+                break;
+            }
+            let Some(place) = self.busy_reads.pop_front() else { break };
+            self.read_from(place, &mut used, end);
         }
         // A step of a handshake can need a signature, which takes as long as hundreds of commands.
         // So each round does only one such step, after it has read from all other connections.
         if self.buffer.len() - used >= READ_BYTES_MIN
             && let Some(place) = self.handshakes.pop_front()
         {
-            self.read_from(place, &mut used);
+            self.read_from(place, &mut used, self.buffer.len());
         }
     }
 
-    /// Reads once from a connection. The first `used` bytes of the buffer are already in use.
-    fn read_from(&mut self, place: u32, used: &mut usize) {
+    /// Reads once from a connection. The first `used` bytes of the buffer are already in use, and
+    /// the read uses no byte after `end`.
+    fn read_from(&mut self, place: u32, used: &mut usize, end: usize) {
         let Some(connection) = self.connections.get(place) else { return };
         connection.in_reads = false;
         if !connection.wants_read() {
             return;
         }
         let is_lingering = connection.phase == Phase::Lingering;
-        match connection.read(&mut self.buffer[*used..]) {
+        match connection.read(&mut self.buffer[*used..end]) {
             // The server discards bytes that arrive after the last reply.
             Ok(Read::Bytes(_)) if is_lingering => {}
             Ok(Read::Bytes(count))
@@ -532,6 +557,7 @@ impl IoThread {
         self.inbox.take_events(&mut self.events);
         self.events.clear();
         self.reads.clear();
+        self.busy_reads.clear();
         self.handshakes.clear();
         self.resumed.clear();
         for (place, reason) in mem::take(&mut self.leaving) {

@@ -429,6 +429,47 @@ fn short_inputs_of_a_round_come_before_long_inputs() {
 }
 
 #[test]
+fn beside_quiet_clients_a_round_reads_from_few_busy_ones() {
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::with(broker);
+    let mut busy: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
+    let mut quiet = rounds.connect();
+    let count = 300;
+    let much_work = "list-tube-used\r\n".repeat(count);
+    let all_replies = "USING default\r\n".repeat(count);
+    for client in &mut busy {
+        client.write_all(much_work.as_bytes()).unwrap();
+    }
+    quiet.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.finish();
+    received(&mut quiet);
+    for client in &mut busy {
+        assert_eq!(received(client), all_replies);
+        client.write_all(much_work.as_bytes()).unwrap();
+    }
+    // Its request is the last that arrives.
+    quiet.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.round();
+    assert_eq!(received(&mut quiet), "USING default\r\n");
+    let still_unread = rounds.thread.busy_reads.len();
+    assert!(
+        (1..busy.len()).contains(&still_unread),
+        "it read all or none: {still_unread} are left"
+    );
+    rounds.finish();
+    for client in &mut busy {
+        assert_eq!(received(client), all_replies);
+    }
+    // Without the quiet client, a round reads from all.
+    rounds.thread.shared.client_mix.forget_quiet();
+    for client in &mut busy {
+        client.write_all(much_work.as_bytes()).unwrap();
+    }
+    rounds.round();
+    assert!(rounds.thread.busy_reads.is_empty());
+}
+
+#[test]
 fn a_long_input_advances_beside_short_inputs_of_each_round() {
     let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
     let mut rounds = Rounds::with(broker);
