@@ -28,6 +28,11 @@ impl KeptBody {
         Some(Self { place, filled: 0 })
     }
 
+    /// The length of the body.
+    pub(super) fn bytes(&self) -> usize {
+        self.place.len()
+    }
+
     pub(super) fn filled(&self) -> usize {
         self.filled
     }

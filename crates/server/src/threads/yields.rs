@@ -6,18 +6,18 @@
 //!
 //! But if other programs compete for the processor, a yield passes it to them for a whole slice of
 //! theirs. A server that yields after each turn then does a turn every few milliseconds, and loses
-//! most of its rate. So the thread stops yielding for a while when all yields are long.
+//! most of its rate. So the thread stops yielding for a while if too many yields are long.
 
 use std::time::{Duration, Instant};
 
-/// A yield of this time is *long*. The committer works for a much shorter time at once. Other
-/// programs run for 0.7 to 3 milliseconds, the slices of the kernel.
-const LONG: Duration = Duration::from_micros(500);
+/// A yield of this time is *long*. The committer and other I/O threads work for a shorter time at
+/// once. Another program runs until the next tick of the kernel, which comes every 1 to 10
+/// milliseconds, so most yields to it are longer.
+const LONG: Duration = Duration::from_millis(1);
 /// A long yield outweighs this many short ones. Beside another program, some yields are short, too.
 const LONG_WEIGHT: u32 = 4;
-/// At this weight, three long yields more than short ones outweigh, other programs need the
-/// processor. A background thread of the server needs it for a moment only, so most yields beside
-/// it are short.
+/// At this weight, that of three long yields in a row, another program probably uses the processor.
+/// A background thread of the server needs it for a moment only, so most yields beside it are short.
 const WEIGHT_MAX: u32 = 3 * LONG_WEIGHT;
 /// How long the thread does not yield then. One long yield in this time costs a few percent.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_does_not_yield_for_a_while_when_most_yields_are_long() {
+    fn a_thread_does_not_yield_for_a_while_if_many_yields_are_long() {
         let (mut yields, mut now) = (Yields::default(), Instant::now());
         // A background thread has the processor for a moment, again and again.
         for _ in 0..10 {

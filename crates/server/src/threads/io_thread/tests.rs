@@ -533,7 +533,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     // Another thread holds far more bytes. So that thread must disconnect its clients first.
     let other: Arc<Inbox> = Arc::default();
     limits.held.enter(&other);
-    limits.held.add(300_000, 0);
+    limits.held.add(900_000, 0);
     clients[1].write_all(&[b'x'; 1000]).unwrap();
     rounds.round();
     rounds.finish();
@@ -542,7 +542,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert_eq!(limits.open(), 2, "clients stay if those of another thread hold the bytes");
     // The other thread has disconnected its clients, and now holds about as many bytes as this
     // thread.
-    limits.held.add(-220_000, 0);
+    limits.held.add(-820_000, 0);
     rounds.inbox.notify_excess();
     assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "the thread is not woken");
     rounds.round();
