@@ -21,9 +21,9 @@ pub(crate) struct ClientMix {
 
 impl ClientMix {
     /// Whether both quiet clients and clients with much work sent requests a short time ago. The
-    /// quiet ones probably send the next requests soon. So turns, slices and pieces are shorter
-    /// now. All clients together get a little less done then, because each turn and each slice has
-    /// costs of its own. Where all clients are alike, little changes.
+    /// quiet ones probably send the next requests soon. So turns, slices, pieces and the reads from
+    /// busy clients are shorter now. All clients together get a little less done then, because each
+    /// turn and each slice has costs of its own. Where all clients are alike, little changes.
     pub(crate) fn is_beside_quiet(&self, now_ms: u64) -> bool {
         now_ms
             < self.quiet_until.load(Ordering::Relaxed).min(self.busy_until.load(Ordering::Relaxed))

@@ -29,7 +29,7 @@ use hashbrown::HashMap;
 use tokio::time::Sleep;
 
 use self::account::Account;
-use self::turns::Feed;
+use self::turns::{BUSY_MS, Feed, SHORT_INPUT_BYTES};
 use crate::net::connection::{Connection, Phase, Read};
 use crate::net::limits::LiveLimits;
 use crate::net::tls_stream::TlsStream;
@@ -45,7 +45,7 @@ use crate::threads::yields::Yields;
 /// Limit of bytes that are read before a turn of the broker. A turn also has a time limit, because
 /// commands of the same length can cost different amounts of work.
 const ROUND_BYTES: usize = 64 * 1024;
-/// The same limit for clients with much work, while quiet clients send requests: see
+/// The same limit for busy clients, while quiet clients send requests: see
 /// `ClientMix::is_beside_quiet`. The next requests and replies of the quiet ones wait for the end of
 /// the round.
 const BUSY_BYTES_BESIDE_QUIET: usize = 16 * 1024;
@@ -122,9 +122,9 @@ pub(crate) struct IoThread {
     // thread checks the new connection without need, which does no harm.
     /// Connections whose sockets became ready, and whether replies waited until then.
     ready: Vec<(u32, bool)>,
-    /// Connections of quiet clients to read, in the order in which they became ready.
+    /// Connections to read, in the order in which they became ready. Their clients were quiet then.
     reads: VecDeque<u32>,
-    /// Connections of busy clients to read, in the same order. They come after the quiet ones.
+    /// Connections to read whose clients were busy when they became ready. They come after `reads`.
     busy_reads: VecDeque<u32>,
     /// Connections to read, if their TLS handshake is not finished.
     handshakes: VecDeque<u32>,
@@ -461,29 +461,32 @@ impl IoThread {
             return;
         }
         let mut used = 0;
-        // At least one busy client is read in each round, however many quiet ones there are.
-        let kept_free = if self.busy_reads.is_empty() { 0 } else { READ_BYTES_MIN };
+        // A connection that becomes busy in this round waits for the next one: a round reads each
+        // connection once.
+        let busy_count = self.busy_reads.len();
+        // At least one busy client is read in each round, whatever quiet ones send.
+        let quiet_end = self.buffer.len() - if busy_count == 0 { 0 } else { READ_BYTES_MIN };
         for _ in 0..self.reads.len() {
-            if self.buffer.len() - used < READ_BYTES_MIN + kept_free {
+            if quiet_end - used < READ_BYTES_MIN {
                 break;
             }
             let Some(place) = self.reads.pop_front() else { break };
-            self.read_from(place, &mut used, self.buffer.len());
+            self.read_from(place, &mut used, quiet_end);
         }
-        let end = if self.is_beside_quiet() {
-            self.buffer.len().min(used + BUSY_BYTES_BESIDE_QUIET)
-        } else {
-            self.buffer.len()
-        };
-        for _ in 0..self.busy_reads.len() {
-            if end - used < READ_BYTES_MIN {
+        let mut left =
+            if self.is_beside_quiet() { BUSY_BYTES_BESIDE_QUIET } else { self.buffer.len() };
+        for _ in 0..busy_count {
+            let room = left.min(self.buffer.len() - used);
+            if room < READ_BYTES_MIN {
                 break;
             }
             let Some(place) = self.busy_reads.pop_front() else { break };
-            self.read_from(place, &mut used, end);
+            let before = used;
+            self.read_from(place, &mut used, before + room);
+            left -= used - before;
         }
         // A step of a handshake can need a signature, which takes as long as hundreds of commands.
-        // So each round does only one such step, after it has read from all other connections.
+        // So each round does only one such step, after its other reads.
         if self.buffer.len() - used >= READ_BYTES_MIN
             && let Some(place) = self.handshakes.pop_front()
         {
@@ -511,6 +514,9 @@ impl IoThread {
             Ok(Read::Bytes(count)) => {
                 connection.heard_at = self.now_ms;
                 connection.received_bytes += count as u64;
+                if count > SHORT_INPUT_BYTES {
+                    connection.busy_until = self.now_ms + BUSY_MS;
+                }
                 self.batch.push((place, *used..*used + count));
                 *used += count;
             }

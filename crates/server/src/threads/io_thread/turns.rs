@@ -15,7 +15,7 @@ use crate::threads::turn_time::{PIECE_BYTES, TurnTime};
 const REST_MAX: Duration = Duration::from_millis(4);
 
 /// An input of at most this size is *short*. It rarely has more than a few commands.
-const SHORT_INPUT_BYTES: usize = 1024;
+pub(super) const SHORT_INPUT_BYTES: usize = 1024;
 
 /// An input of more than this, one piece, is much work in any case. A shorter one can be a job of a
 /// few KiB, which is little work, or a hundred commands. So the time of its turn decides.
@@ -133,22 +133,21 @@ impl IoThread {
         }
     }
 
-    /// Whether turns, slices and pieces are short now: see [`ClientMix::is_beside_quiet`].
+    /// Whether turns, slices, pieces and reads are short now: see [`ClientMix::is_beside_quiet`].
     ///
     /// [`ClientMix::is_beside_quiet`]: crate::threads::client_mix::ClientMix::is_beside_quiet
     pub(super) fn is_beside_quiet(&self) -> bool {
         self.shared.client_mix.is_beside_quiet(self.now_ms)
     }
 
-    /// Notes which clients are busy, whether a quiet one has sent a request, and whether an input is
-    /// much work in any case. A client is *busy* for a second after each long input, long request or
-    /// long reply, and *quiet* otherwise. Returns the number of short inputs.
+    /// Notes whether a quiet client has sent a request, and whether an input is much work in any
+    /// case. A client is *busy* for a second after each long input, long request or long reply, and
+    /// *quiet* otherwise. Returns the number of short inputs.
     fn look_at_inputs(&mut self) -> usize {
         let (mut short_inputs, mut any_quiet, mut has_much_input) = (0, false, false);
         for (place, range) in &self.batch {
             let Some(connection) = self.connections.get(*place) else { continue };
             if !is_short(range) {
-                connection.busy_until = self.now_ms + BUSY_MS;
                 has_much_input |= range.len() > MUCH_INPUT_BYTES;
                 continue;
             }
