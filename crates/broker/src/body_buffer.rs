@@ -21,7 +21,7 @@ const LARGE_GROWTH: usize = 32;
 const KEPT_BYTES_MIN: usize = 16 << 10;
 /// How many times its received bytes a body below [`MOVED_BYTES_MAX`] can take where it stays. All of
 /// its room counts as memory: the allocator often has it from a body that was freed.
-const KEPT_GROWTH: usize = 4;
+const KEPT_GROWTH: usize = 2;
 /// The operating system gives memory to a buffer in pages of this size.
 const PAGE_BYTES: usize = 4096;
 
@@ -100,8 +100,8 @@ impl BodyBuffer {
     }
 
     /// Adds a piece of the body, and returns how many of its bytes belong to the body. The memory of
-    /// the buffer grows to at most four times the received bytes, its addresses to at most 32 times,
-    /// and both never beyond the announced length.
+    /// the buffer grows to at most twice the received bytes, its addresses to at most 32 times, and
+    /// both never beyond the announced length.
     pub fn push(&mut self, stretch: &[u8]) -> usize {
         let count = stretch.len().min(self.bytes - self.len());
         let mut piece = &stretch[..count];
