@@ -460,6 +460,7 @@ impl IoThread {
         if self.congested {
             return;
         }
+        let beside_quiet = self.is_beside_quiet();
         let mut used = 0;
         // A connection that becomes busy in this round waits for the next one: a round reads each
         // connection once.
@@ -471,10 +472,11 @@ impl IoThread {
                 break;
             }
             let Some(place) = self.reads.pop_front() else { break };
-            self.read_from(place, &mut used, quiet_end);
+            // A client that sends more is busy from this read on, and its rest comes later.
+            let end = if beside_quiet { used + READ_BYTES_MIN } else { quiet_end };
+            self.read_from(place, &mut used, end);
         }
-        let mut left =
-            if self.is_beside_quiet() { BUSY_BYTES_BESIDE_QUIET } else { self.buffer.len() };
+        let mut left = if beside_quiet { BUSY_BYTES_BESIDE_QUIET } else { self.buffer.len() };
         for _ in 0..busy_count {
             let room = left.min(self.buffer.len() - used);
             if room < READ_BYTES_MIN {

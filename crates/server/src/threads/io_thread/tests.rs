@@ -16,7 +16,7 @@ use testkit::tls::Client;
 use testkit::tls::certificates::Authority;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{IoThread, Shared};
+use super::{IoThread, READ_BYTES_MIN, Shared};
 use crate::config::listener::Listener;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
@@ -496,6 +496,18 @@ fn quiet_clients_are_read_first_but_leave_room_for_a_busy_one() {
     rounds.round();
     let served = busy.iter_mut().map(received).filter(|replies| !replies.is_empty()).count();
     assert!(served >= 1, "no busy client was read");
+}
+
+#[test]
+fn beside_quiet_clients_the_first_read_from_a_client_is_short() {
+    let (mut rounds, _busy, mut quiet) = busy_and_quiet(300);
+    let count = 2_000;
+    quiet.write_all(ASK.repeat(count).as_bytes()).unwrap();
+    rounds.round();
+    let in_one_round = received(&mut quiet).len();
+    assert!((1..=READ_BYTES_MIN).contains(&in_one_round), "{in_one_round} bytes of replies");
+    rounds.finish();
+    assert_eq!(in_one_round + received(&mut quiet).len(), ANSWER.len() * count);
 }
 
 #[test]
