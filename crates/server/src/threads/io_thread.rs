@@ -29,7 +29,7 @@ use hashbrown::HashMap;
 use tokio::time::Sleep;
 
 use self::account::Account;
-use self::turns::{BUSY_MS, Feed, SHORT_INPUT_BYTES};
+use self::turns::{BUSY_MS, Feed, is_short};
 use crate::net::connection::{Connection, Phase, Read};
 use crate::net::limits::LiveLimits;
 use crate::net::tls_stream::TlsStream;
@@ -476,16 +476,14 @@ impl IoThread {
             let end = if beside_quiet { used + READ_BYTES_MIN } else { quiet_end };
             self.read_from(place, &mut used, end);
         }
-        let mut left = if beside_quiet { BUSY_BYTES_BESIDE_QUIET } else { self.buffer.len() };
+        let busy_bytes = if beside_quiet { BUSY_BYTES_BESIDE_QUIET } else { ROUND_BYTES };
+        let end = self.buffer.len().min(used + busy_bytes);
         for _ in 0..busy_count {
-            let room = left.min(self.buffer.len() - used);
-            if room < READ_BYTES_MIN {
+            if end - used < READ_BYTES_MIN {
                 break;
             }
             let Some(place) = self.busy_reads.pop_front() else { break };
-            let before = used;
-            self.read_from(place, &mut used, before + room);
-            left -= used - before;
+            self.read_from(place, &mut used, end);
         }
         // A step of a handshake can need a signature, which takes as long as hundreds of commands.
         // So each round does only one such step, after its other reads.
@@ -516,10 +514,11 @@ impl IoThread {
             Ok(Read::Bytes(count)) => {
                 connection.heard_at = self.now_ms;
                 connection.received_bytes += count as u64;
-                if count > SHORT_INPUT_BYTES {
+                let range = *used..*used + count;
+                if !is_short(&range) {
                     connection.busy_until = self.now_ms + BUSY_MS;
                 }
-                self.batch.push((place, *used..*used + count));
+                self.batch.push((place, range));
                 *used += count;
             }
             Ok(Read::Nothing) if connection.has_tls_to_send() => self.touch(place),

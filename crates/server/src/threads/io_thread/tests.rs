@@ -16,7 +16,7 @@ use testkit::tls::Client;
 use testkit::tls::certificates::Authority;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{IoThread, READ_BYTES_MIN, Shared};
+use super::{IoThread, Shared};
 use crate::config::listener::Listener;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
@@ -426,105 +426,6 @@ fn short_inputs_of_a_round_come_before_long_inputs() {
     }
     rounds.round();
     assert!(!received(&mut long[0]).is_empty());
-}
-
-/// A thread with 10 busy clients and a quiet one, each of which has sent something.
-fn busy_and_quiet(count: usize) -> (Rounds, Vec<UnixStream>, UnixStream) {
-    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
-    let mut rounds = Rounds::with(broker);
-    let mut busy: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
-    let mut quiet = rounds.connect();
-    for client in &mut busy {
-        client.write_all(ASK.repeat(count).as_bytes()).unwrap();
-    }
-    quiet.write_all(ASK.as_bytes()).unwrap();
-    rounds.finish();
-    received(&mut quiet);
-    for client in &mut busy {
-        assert_eq!(received(client), ANSWER.repeat(count));
-    }
-    (rounds, busy, quiet)
-}
-
-const ASK: &str = "list-tube-used\r\n";
-const ANSWER: &str = "USING default\r\n";
-
-#[test]
-fn beside_quiet_clients_a_round_reads_from_few_busy_ones() {
-    let count = 300;
-    let (mut rounds, mut busy, mut quiet) = busy_and_quiet(count);
-    for client in &mut busy {
-        client.write_all(ASK.repeat(count).as_bytes()).unwrap();
-    }
-    // Its request is the last that arrives.
-    quiet.write_all(ASK.as_bytes()).unwrap();
-    rounds.round();
-    assert_eq!(received(&mut quiet), ANSWER);
-    let left = rounds.thread.busy_reads.len();
-    assert!((1..busy.len()).contains(&left), "it read from all or none: {left} are left");
-    rounds.finish();
-    for client in &mut busy {
-        assert_eq!(received(client), ANSWER.repeat(count));
-        client.write_all(ASK.repeat(count).as_bytes()).unwrap();
-    }
-    // Without the quiet client, a round reads from all.
-    rounds.thread.shared.client_mix.forget_quiet();
-    rounds.round();
-    assert!(rounds.thread.busy_reads.is_empty());
-    assert!(busy.iter_mut().all(|client| received(client).starts_with(ANSWER)));
-}
-
-#[test]
-fn quiet_clients_are_read_first_but_leave_room_for_a_busy_one() {
-    let (mut rounds, mut busy, mut quiet) = busy_and_quiet(100);
-    rounds.thread.shared.client_mix.forget_quiet();
-    // All of their bytes together do not fit into one round.
-    for client in &mut busy {
-        client.write_all(ASK.repeat(1_000).as_bytes()).unwrap();
-    }
-    quiet.write_all(ASK.as_bytes()).unwrap();
-    rounds.round();
-    assert_eq!(received(&mut quiet), ANSWER);
-    rounds.finish();
-
-    // A client that was quiet sends as much as fits into a round.
-    quiet.write_all(ASK.repeat(5_000).as_bytes()).unwrap();
-    for client in &mut busy {
-        received(client);
-        client.write_all(ASK.as_bytes()).unwrap();
-    }
-    rounds.round();
-    let served = busy.iter_mut().map(received).filter(|replies| !replies.is_empty()).count();
-    assert!(served >= 1, "no busy client was read");
-}
-
-#[test]
-fn beside_quiet_clients_the_first_read_from_a_client_is_short() {
-    let (mut rounds, _busy, mut quiet) = busy_and_quiet(300);
-    let count = 2_000;
-    quiet.write_all(ASK.repeat(count).as_bytes()).unwrap();
-    rounds.round();
-    let in_one_round = received(&mut quiet).len();
-    assert!((1..=READ_BYTES_MIN).contains(&in_one_round), "{in_one_round} bytes of replies");
-    rounds.finish();
-    assert_eq!(in_one_round + received(&mut quiet).len(), ANSWER.len() * count);
-}
-
-#[test]
-fn a_round_reads_once_from_a_connection_whose_client_becomes_busy() {
-    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
-    let mut rounds = Rounds::with(broker);
-    let mut client = rounds.connect();
-    client.write_all(ASK.as_bytes()).unwrap();
-    client.shutdown(Shutdown::Write).unwrap();
-    rounds.runtime.block_on(rounds.thread.check_sockets());
-    let _inside = rounds.runtime.enter();
-    rounds.thread.now_ms = rounds.thread.shared.clock.now().0;
-    rounds.thread.take_ready();
-    let place = rounds.thread.reads[0];
-    rounds.thread.connections.get(place).unwrap().busy_until = u64::MAX;
-    rounds.thread.read();
-    assert_eq!(rounds.thread.batch.len(), 1, "its bytes and its end are two inputs");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::threads::turn_time::{PIECE_BYTES, TurnTime};
 const REST_MAX: Duration = Duration::from_millis(4);
 
 /// An input of at most this size is *short*. It rarely has more than a few commands.
-pub(super) const SHORT_INPUT_BYTES: usize = 1024;
+const SHORT_INPUT_BYTES: usize = 1024;
 
 /// An input of more than this, one piece, is much work in any case. A shorter one can be a job of a
 /// few KiB, which is little work, or a hundred commands. So the time of its turn decides.
@@ -318,6 +318,6 @@ impl IoThread {
     }
 }
 
-fn is_short(range: &Range<usize>) -> bool {
+pub(super) fn is_short(range: &Range<usize>) -> bool {
     range.len() <= SHORT_INPUT_BYTES
 }

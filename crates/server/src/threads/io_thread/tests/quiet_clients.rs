@@ -3,9 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
+use super::super::READ_BYTES_MIN;
 use super::*;
 
 const LONG_JOB_BYTES: usize = 60_000;
+/// A short request, and its reply.
+const ASK: &str = "list-tube-used\r\n";
+const ANSWER: &str = "USING default\r\n";
 
 impl Rounds {
     fn is_beside_quiet(&self) -> bool {
@@ -30,13 +34,30 @@ fn with_a_long_job(clients: usize) -> (Rounds, Vec<UnixStream>) {
     (rounds, clients)
 }
 
+/// A thread with 10 busy clients and a quiet one, each of which has sent something.
+fn busy_and_quiet(count: usize) -> (Rounds, Vec<UnixStream>, UnixStream) {
+    let mut rounds = Rounds::new();
+    let mut busy: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
+    let mut quiet = rounds.connect();
+    for client in &mut busy {
+        client.write_all(ASK.repeat(count).as_bytes()).unwrap();
+    }
+    quiet.write_all(ASK.as_bytes()).unwrap();
+    rounds.finish();
+    received(&mut quiet);
+    for client in &mut busy {
+        assert_eq!(received(client), ANSWER.repeat(count));
+    }
+    (rounds, busy, quiet)
+}
+
 #[test]
 fn turns_are_shorter_only_where_quiet_and_busy_clients_meet() {
     let mut rounds = Rounds::new();
     let mut quiet: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
     let mut busy = rounds.connect();
     let send = |client: &mut UnixStream, rounds: &mut Rounds, count| {
-        client.write_all("list-tube-used\r\n".repeat(count).as_bytes()).unwrap();
+        client.write_all(ASK.repeat(count).as_bytes()).unwrap();
         rounds.round();
         rounds.finish();
         received(client);
@@ -192,4 +213,81 @@ fn without_quiet_clients_a_round_sends_more_of_long_replies() {
     rounds.round();
     let sent = clients.iter_mut().map(|client| received(client).len()).sum::<usize>();
     assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&sent), "{sent}");
+}
+
+#[test]
+fn beside_quiet_clients_a_round_reads_from_few_busy_ones() {
+    let count = 300;
+    let (mut rounds, mut busy, mut quiet) = busy_and_quiet(count);
+    for client in &mut busy {
+        client.write_all(ASK.repeat(count).as_bytes()).unwrap();
+    }
+    // Its request is the last that arrives.
+    quiet.write_all(ASK.as_bytes()).unwrap();
+    rounds.round();
+    assert_eq!(received(&mut quiet), ANSWER);
+    let left = rounds.thread.busy_reads.len();
+    assert!((1..busy.len()).contains(&left), "it read from all or none: {left} are left");
+    rounds.finish();
+    for client in &mut busy {
+        assert_eq!(received(client), ANSWER.repeat(count));
+        client.write_all(ASK.repeat(count).as_bytes()).unwrap();
+    }
+    // Without the quiet client, a round reads from all.
+    rounds.forget_quiet();
+    rounds.round();
+    assert!(rounds.thread.busy_reads.is_empty());
+    assert!(busy.iter_mut().all(|client| received(client).starts_with(ANSWER)));
+}
+
+#[test]
+fn quiet_clients_are_read_first_but_leave_room_for_a_busy_one() {
+    let (mut rounds, mut busy, mut quiet) = busy_and_quiet(100);
+    rounds.forget_quiet();
+    // All of their bytes together do not fit into one round.
+    for client in &mut busy {
+        client.write_all(ASK.repeat(1_000).as_bytes()).unwrap();
+    }
+    quiet.write_all(ASK.as_bytes()).unwrap();
+    rounds.round();
+    assert_eq!(received(&mut quiet), ANSWER);
+    rounds.finish();
+
+    // A client that was quiet sends as much as fits into a round.
+    quiet.write_all(ASK.repeat(5_000).as_bytes()).unwrap();
+    for client in &mut busy {
+        received(client);
+        client.write_all(ASK.as_bytes()).unwrap();
+    }
+    rounds.round();
+    let served = busy.iter_mut().map(received).filter(|replies| !replies.is_empty()).count();
+    assert!(served >= 1, "no busy client was read");
+}
+
+#[test]
+fn beside_quiet_clients_the_first_read_from_a_client_is_short() {
+    let (mut rounds, _busy, mut quiet) = busy_and_quiet(300);
+    let count = 2_000;
+    quiet.write_all(ASK.repeat(count).as_bytes()).unwrap();
+    rounds.round();
+    let in_one_round = received(&mut quiet).len();
+    assert!((1..=READ_BYTES_MIN).contains(&in_one_round), "{in_one_round} bytes of replies");
+    rounds.finish();
+    assert_eq!(in_one_round + received(&mut quiet).len(), ANSWER.len() * count);
+}
+
+#[test]
+fn a_round_reads_once_from_a_connection_whose_client_becomes_busy() {
+    let mut rounds = Rounds::new();
+    let mut client = rounds.connect();
+    client.write_all(ASK.as_bytes()).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    rounds.runtime.block_on(rounds.thread.check_sockets());
+    let _inside = rounds.runtime.enter();
+    rounds.thread.now_ms = rounds.thread.shared.clock.now().0;
+    rounds.thread.take_ready();
+    let place = rounds.thread.reads[0];
+    rounds.thread.connections.get(place).unwrap().busy_until = u64::MAX;
+    rounds.thread.read();
+    assert_eq!(rounds.thread.batch.len(), 1, "its bytes and its end are two inputs");
 }
