@@ -23,7 +23,7 @@ const ORIGINALS: [(&str, Run); 2] =
     [("beanstalkd", commands::beanstalkd::run), ("gearmand", commands::gearmand::run)];
 
 fn main() -> ExitCode {
-    allocator::keep_large_blocks();
+    allocator::set_up();
     // Do not parse these command lines with clap. The originals have another syntax for the values
     // of flags, and other messages.
     for (original, run) in ORIGINALS {

@@ -480,6 +480,25 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     client.expect("use other", "USING other").unwrap();
 }
 
+#[test]
+fn the_threads_that_give_memory_back_let_others_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(folder.path(), &["--memory"]);
+    let mut stream = connect(&site);
+    assert!(ask_all(&mut stream, (0..2000).map(|_| put(0, 1000))).is_empty());
+    let tasks = fs::read_dir(format!("/proc/{}/task", site.server.process_id())).unwrap();
+    let mut nice = Vec::new();
+    for task in tasks {
+        // A thread can end at any time.
+        let Ok(line) = fs::read_to_string(task.unwrap().path().join("stat")) else { continue };
+        let (name, fields) = line.rsplit_once(')').unwrap();
+        if name.ends_with("(jemalloc_bg_thd") {
+            nice.push(fields.split_whitespace().nth(16).unwrap().parse::<i32>().unwrap());
+        }
+    }
+    assert!(!nice.is_empty() && nice.iter().all(|nice| *nice >= 10), "{nice:?}");
+}
+
 /// A memcache client of Kestrel that reads lines.
 struct Lines(BufReader<TcpStream>);
 
