@@ -12,6 +12,11 @@ use crate::Position;
 /// The outbox shares bodies of at least this size with the job, and copies smaller bodies.
 const SHARED_BODY_BYTES_MIN: usize = 16 * 1024;
 
+/// The outbox copies replies into buffers of at most this size. So a buffer never grows far: for a
+/// client that does not read, growth would copy up to a megabyte in a turn. And a buffer whose first
+/// bytes are sent can stay until all are.
+const BUFFER_BYTES_MAX: usize = 32 * 1024;
+
 /// If an empty buffer is larger than this, the outbox frees it at once.
 const KEPT_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
@@ -94,16 +99,26 @@ impl Outbox {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        // Never add an empty chunk. At the front, it would hide the chunks behind it.
-        if bytes.is_empty() {
-            return;
-        }
         self.len += bytes.len();
         match self.chunks.back_mut() {
-            Some(Chunk::Own(last)) => last.extend_from_slice(bytes),
-            Some(Chunk::Shared(_) | Chunk::Loading(_)) | None => {
-                self.chunks.push_back(Chunk::Own(bytes.to_vec()));
+            Some(Chunk::Own(last)) if last.len() + bytes.len() <= BUFFER_BYTES_MAX => {
+                last.extend_from_slice(bytes);
             }
+            last => {
+                // Behind a full buffer, many more replies will probably follow.
+                let is_behind_full = matches!(last, Some(Chunk::Own(_)));
+                self.append_to_new(bytes, if is_behind_full { BUFFER_BYTES_MAX } else { 0 });
+            }
+        }
+    }
+
+    /// Appends new buffers with these bytes. Each has at least this capacity.
+    fn append_to_new(&mut self, bytes: &[u8], capacity_min: usize) {
+        // Never adds an empty chunk. At the front, it would hide the chunks behind it.
+        for part in bytes.chunks(BUFFER_BYTES_MAX) {
+            let mut buffer = Vec::with_capacity(part.len().max(capacity_min));
+            buffer.extend_from_slice(part);
+            self.chunks.push_back(Chunk::Own(buffer));
         }
     }
 
@@ -164,15 +179,6 @@ impl Outbox {
         while let Some(chunk) = self.chunks.front_mut() {
             let chunk_len = chunk.len();
             if self.sent < chunk_len {
-                if let Chunk::Own(bytes) = chunk
-                    && self.sent >= KEPT_BUFFER_BYTES_MAX
-                    && self.sent >= chunk_len / 2
-                {
-                    // If a client always sends requests ahead, the buffer never becomes empty. So
-                    // remove the sent bytes here, or the buffer would grow forever.
-                    bytes.drain(..self.sent);
-                    self.sent = 0;
-                }
                 return;
             }
             self.sent -= chunk_len;
@@ -249,8 +255,29 @@ mod tests {
             outbox.reply(at(released + 1), &reply);
             assert_eq!(drain(&mut outbox, released, 400), reply);
             let held: usize = outbox.chunks.iter().map(|chunk| chunk.bytes().len()).sum();
-            assert!(held <= 3 * KEPT_BUFFER_BYTES_MAX, "{held} bytes for one reply");
+            assert!(held <= 2 * BUFFER_BYTES_MAX, "{held} bytes for one reply");
         }
+    }
+
+    #[test]
+    fn no_buffer_grows_with_the_number_of_replies() {
+        let mut outbox = Outbox::default();
+        let mut all = Vec::new();
+        for at_reply in 0..1_000 {
+            let reply = vec![at_reply as u8; 1 + at_reply * 7 % 1_000];
+            outbox.reply(at(0), &reply);
+            all.extend_from_slice(&reply);
+        }
+        let large = vec![b'L'; 3 * BUFFER_BYTES_MAX];
+        outbox.reply(at(0), &large);
+        outbox.reply(at(0), b"behind");
+        all.extend([&large[..], b"behind"].concat());
+        for chunk in &outbox.chunks {
+            let Chunk::Own(bytes) = chunk else { panic!("all bytes were copied") };
+            assert!(bytes.len() <= BUFFER_BYTES_MAX, "{} bytes", bytes.len());
+        }
+        assert!(outbox.chunks.len() < 2 * all.len() / BUFFER_BYTES_MAX);
+        assert!(drain(&mut outbox, 0, 40_000) == all);
     }
 
     #[test]

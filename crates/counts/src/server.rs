@@ -87,8 +87,16 @@ impl Server {
 
     /// All replies that have not been read.
     pub(crate) fn reply(&mut self) -> Vec<u8> {
-        let bytes = self.outbox.sendable(self.broker.released()).to_vec();
-        self.outbox.advance(bytes.len());
-        bytes
+        let released = self.broker.released();
+        let mut replies = Vec::new();
+        loop {
+            let bytes = self.outbox.sendable(released);
+            if bytes.is_empty() {
+                return replies;
+            }
+            let count = bytes.len();
+            replies.extend_from_slice(bytes);
+            self.outbox.advance(count);
+        }
     }
 }

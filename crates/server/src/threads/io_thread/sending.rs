@@ -12,8 +12,8 @@ use super::turns::BUSY_MS;
 use super::{CloseReason, IoThread};
 use crate::net::connection::Phase;
 
-/// If a connection has at most this many unsent bytes, the thread sends all of them at once, in one
-/// write.
+/// If a connection has at most this many unsent bytes, the thread sends all of them at once. One write
+/// is usually enough.
 const PROMPT_BYTES_MAX: usize = 16 * 1024;
 /// If a connection has more unsent bytes, the thread sends a piece of this size. Then the next such
 /// connection comes first.
@@ -63,7 +63,7 @@ impl IoThread {
         self.send_bulky();
     }
 
-    /// Sends released replies to connections with few unsent bytes, which need only one write.
+    /// Sends released replies to connections with few unsent bytes, which need few writes.
     pub(super) fn send_short(&mut self) {
         if self.must_be_silent() {
             return;
