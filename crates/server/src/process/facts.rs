@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use beanstalk::{ProcessorTime, ServerInfo};
 use broker::Millis;
@@ -28,7 +30,7 @@ pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo 
         id: RandomState::new().hash_one(std::process::id()),
         segment_bytes,
         started,
-        processor_time,
+        processor_time: recent_processor_time,
     }
 }
 
@@ -102,6 +104,19 @@ fn resident_bytes() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
     Some(pages * page_size() as u64)
+}
+
+/// The processor time at this moment or less than a millisecond ago. `stats` asks for it in a turn,
+/// which holds the broker's lock, and the system call takes more than a microsecond.
+fn recent_processor_time() -> ProcessorTime {
+    const AGE_MAX: Duration = Duration::from_millis(1);
+    static RECENT: Mutex<Option<(Instant, ProcessorTime)>> = Mutex::new(None);
+    let now = Instant::now();
+    let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    match *recent {
+        Some((at, time)) if now.saturating_duration_since(at) < AGE_MAX => time,
+        _ => recent.insert((now, processor_time())).1,
+    }
 }
 
 fn processor_time() -> ProcessorTime {
