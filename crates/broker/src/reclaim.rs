@@ -112,7 +112,6 @@ impl Shared {
         let now = core.engine.now();
         core.ledger.cut_before_copies(&core.engine);
         let is_done = log.reclaim_copy(now.0, &mut slice, &mut Mover::new(core))?;
-        core.ledger.appended = true;
         *unfinished = (!is_done).then_some(slice);
         Ok(true)
     }

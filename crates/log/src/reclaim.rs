@@ -10,7 +10,7 @@
 mod oldest;
 
 use std::sync::Arc;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::disk::DiskFile;
 use crate::error::ReclaimError;
@@ -429,8 +429,7 @@ impl Log {
         cursor.starved_at = None;
         while let Some(candidate) = slice.candidates.get(slice.copied) {
             if appended >= PART_BYTES || jobs >= PART_JOBS {
-                drop(open);
-                self.wake();
+                self.wake_after_copies(open);
                 return Ok(false);
             }
             let copied = self.copy_entry(&mut open, slice, candidate, owner);
@@ -446,6 +445,7 @@ impl Log {
                 Ok(None) => {
                     let available = self.available(&open);
                     cursor.starved_at = Some(Starved { available, dead: false });
+                    self.wake_after_copies(open);
                     return Ok(true);
                 }
                 Err(error) => {
@@ -473,9 +473,17 @@ impl Log {
             }
             open.slack_bytes = slack_bytes;
         }
-        drop(open);
-        self.wake();
+        self.wake_after_copies(open);
         Ok(true)
+    }
+
+    /// Wakes the committer if it must write the copies now: see [`Open::is_due`].
+    fn wake_after_copies(&self, open: MutexGuard<'_, Open>) {
+        let is_due = open.is_due();
+        drop(open);
+        if is_due {
+            self.wake();
+        }
     }
 
     /// Copies live facts of a segment without live jobs, up to the size of a slice.
@@ -492,9 +500,10 @@ impl Log {
                 return CopiedFacts::NoRoom;
             }
             let (key, value) = (Arc::clone(key), value.to_vec());
+            let entries_before = open.entries;
             open.room(bytes);
             open.append_fact(&key, &value);
-            open.copies += 1;
+            open.note_copy(entries_before);
             appended += bytes;
         }
         CopiedFacts::All
@@ -652,6 +661,7 @@ impl Log {
         if !self.has_room_to_copy(open, bytes + names, self.segments.segment_bytes / 4) {
             return Ok(None);
         }
+        let entries_before = open.entries;
         open.room(bytes + names);
         let mut metas = Vec::with_capacity(payload - body.len());
         for &(slot, id) in slots {
@@ -661,11 +671,11 @@ impl Log {
             write_meta(&mut metas, queue, &current.meta);
         }
         let n = slots.len() as u16;
-        open.copies += 1;
         let position = open.append(EntryKind::Copy, n, |buffer| {
             buffer.extend_from_slice(&metas);
             buffer.extend_from_slice(body);
         });
+        open.note_copy(entries_before);
         let start = Position::new(position.segment(), position.offset() - bytes);
         for &(old, id) in slots {
             assert!(open.live.kill(old), "a copied slot lived");

@@ -82,6 +82,9 @@ pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
 /// An open batch of at least this size is a backlog. A disk writes this many bytes in about the
 /// time of a sync of a few bytes.
 pub(crate) const BACKLOG_BYTES: u64 = 128 << 10;
+/// Reclaim's copies alone wait in the open batch until they have this many bytes, or a sixteenth of a
+/// segment: see `Open::is_due`. A sync of so many bytes takes little longer than that of a few.
+pub(crate) const COPIES_BYTES_MAX: u64 = 64 << 10;
 /// When [`crate::Log::lags`] becomes true, this many bytes are left for requests that the server
 /// has already received.
 pub(crate) const LAG_MARGIN_BYTES: u64 = 4 << 20;

@@ -155,6 +155,52 @@ fn clients_that_are_faster_than_reclaim_keep_the_bound_if_they_rest() {
 }
 
 #[test]
+fn the_committer_leaves_a_few_copies_until_there_are_more_or_a_client_appends() {
+    const COPIES_BYTES_MAX: u64 = 64 << 10;
+    let disk = FaultDisk::new(5, 1 << 30);
+    let settings = Settings { segment_bytes: 4 << 20, ..settings(Sync::Always) };
+    let mut world = World::new(7, disk, settings).unwrap();
+    world.plain = true;
+    world.body_bytes_max = 100;
+    for _ in 0..2000 {
+        assert!(world.put());
+    }
+    let first = world.log.usage().first_segment;
+    world.work_up_to(first + 2);
+    let commit = |world: &World| world.log.commit_step(world.now_ms).unwrap();
+    commit(&world);
+    let is_due = |world: &World| world.log.next_step_ms() == Some(0);
+    let copies = world.log.usage().copies;
+    while world.log.usage().copies == copies {
+        assert!(!is_due(&world));
+        world.reclaim_once();
+    }
+    assert!(!is_due(&world), "nobody waits for a few copies");
+    assert!(world.put());
+    assert!(is_due(&world));
+    assert!(commit(&world).wrote && !is_due(&world));
+    // Now only reclaim appends.
+    let before = world.log.usage().written_bytes;
+    let mut parts = 0;
+    while !is_due(&world) {
+        world.reclaim_once();
+        parts += 1;
+    }
+    let appended = world.log.usage().written_bytes - before;
+    assert!(
+        (COPIES_BYTES_MAX * 9 / 10..COPIES_BYTES_MAX * 3 / 2).contains(&appended),
+        "{appended}"
+    );
+    assert!(parts > 2, "{parts}");
+    // The end of a segment makes the rest of the copies due.
+    while world.log.usage().first_segment == first {
+        commit(&world);
+        world.reclaim_once();
+    }
+    assert!(is_due(&world));
+}
+
+#[test]
 fn jobs_that_end_in_order_are_seldom_copied() {
     // The jobs that are live at a time need this part of a segment.
     for percent in [20, 70, 130, 250, 600] {

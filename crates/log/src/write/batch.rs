@@ -10,7 +10,7 @@ use crate::format::entry::{
 };
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
-use crate::settings::{BACKLOG_BYTES, OPEN_BATCH_BYTES_MAX};
+use crate::settings::{BACKLOG_BYTES, COPIES_BYTES_MAX, OPEN_BATCH_BYTES_MAX};
 use crate::types::{Position, QueueRef, Slot};
 use crate::write::lazy::LazyCounts;
 
@@ -126,7 +126,9 @@ pub(crate) struct Open {
     pub(crate) entries: u64,
     /// How many of `entries` are copies by reclaim.
     pub(crate) copies: u64,
-    /// The value of `entries` minus `copies` when the committer last took the batch.
+    /// How many of `entries` reclaim needed for its copies: these, and the names of their queues.
+    for_copies: u64,
+    /// The value of `entries` minus `for_copies` when the committer last took the batch.
     taken: u64,
     /// While the group fills: the value of `waiting` at which the committer must wake. 0: at once.
     pub(crate) full_at: u64,
@@ -171,6 +173,7 @@ impl Open {
             claimed_big_bytes: 0,
             entries: 0,
             copies: 0,
+            for_copies: 0,
             taken: 0,
             full_at: 0,
             closed: false,
@@ -221,6 +224,17 @@ impl Open {
         }
     }
 
+    /// Whether the committer must take entries now. Nobody waits for reclaim's copies, so a few of
+    /// them alone are not due. They are taken in the next step: when there are many, when other
+    /// entries come, or a second later. If the committer wrote and synced each few copies, clients
+    /// would find the disk busy nearly always.
+    pub(crate) fn is_due(&self) -> bool {
+        let copies_max = COPIES_BYTES_MAX.min(self.segment_bytes / 16) as usize;
+        let has_few_copies =
+            self.ended.is_empty() && self.waiting() == 0 && self.bytes() < copies_max;
+        self.has_entries() && !has_few_copies
+    }
+
     pub(crate) fn gate(&self) -> Option<Position> {
         self.gate
     }
@@ -250,9 +264,15 @@ impl Open {
         std::mem::replace(&mut self.part, next)
     }
 
+    /// Notes that reclaim has appended a copy. `entries_before`: the value of `entries` before.
+    pub(crate) fn note_copy(&mut self, entries_before: u64) {
+        self.copies += 1;
+        self.for_copies += self.entries - entries_before;
+    }
+
     /// The number of entries appended since the log was opened, without reclaim's copies.
     fn appended(&self) -> u64 {
-        self.entries - self.copies
+        self.entries - self.for_copies
     }
 
     /// The number of entries that wait for the committer, without reclaim's copies.

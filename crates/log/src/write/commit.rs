@@ -258,7 +258,7 @@ impl Log {
         }
         let (entries, lazy_due_ms) = {
             let open = self.open_batch();
-            (open.has_entries(), open.lazy.due_ms())
+            (open.is_due(), open.lazy.due_ms())
         };
         // A step reads requests for a sync only at its start. So a request that came later needs
         // another step.
