@@ -38,6 +38,7 @@ use crate::process::message_limit::MessageLimit;
 use crate::threads::client_mix::ClientMix;
 use crate::threads::mailbox::{Arrival, Inbox};
 use crate::threads::request_times::RequestTimes;
+use crate::threads::rests::Rests;
 use crate::threads::sockets::Sockets;
 use crate::threads::table::Table;
 use crate::threads::yields::Yields;
@@ -154,8 +155,7 @@ pub(crate) struct IoThread {
     housekeeping_at: Option<Millis>,
     /// Rate limit for messages about rejected browsers.
     foreigners: MessageLimit,
-    /// The rest at the end of this round: see [`broker::Turn::rests`].
-    rest: Duration,
+    rests: Rests,
 }
 
 impl IoThread {
@@ -200,7 +200,7 @@ impl IoThread {
             recent: Vec::new(),
             housekeeping_at: None,
             foreigners: MessageLimit::default(),
-            rest: Duration::ZERO,
+            rests: Rests::default(),
         })
     }
 
@@ -211,7 +211,8 @@ impl IoThread {
         let mut timer_for = None;
         loop {
             let alarm = self.inbox.alarm();
-            let wanted = [alarm, self.housekeeping_at].into_iter().flatten().min();
+            let wanted = [alarm, self.housekeeping_at, self.busy_rest_end()];
+            let wanted = wanted.into_iter().flatten().min();
             // A timer that has already fired would end the next sleep at once, before the runtime
             // checks the sockets. So set the timer again.
             if self.inbox.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
@@ -259,9 +260,19 @@ impl IoThread {
             || self.is_alarm_due()
     }
 
-    /// Whether there are sockets to read.
+    /// Whether there are sockets to read now.
     fn has_input(&self) -> bool {
-        !self.reads.is_empty() || !self.busy_reads.is_empty() || !self.handshakes.is_empty()
+        let has_busy = !self.busy_reads.is_empty() && !self.rests.busy_rest();
+        !self.reads.is_empty() || !self.handshakes.is_empty() || has_busy
+    }
+
+    /// When busy clients that wait for the end of their rest come next.
+    fn busy_rest_end(&self) -> Option<Millis> {
+        let do_wait = !self.busy_reads.is_empty() || !self.resumed.is_empty();
+        (do_wait && self.rests.busy_rest()).then(|| {
+            let left_ms = self.rests.busy_rest_left().as_millis() as u64;
+            Millis(self.shared.clock.now().0 + left_ms + 1)
+        })
     }
 
     fn is_alarm_due(&self) -> bool {
@@ -271,6 +282,7 @@ impl IoThread {
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
         self.sent_from = None;
+        self.rests.end_those_over();
         self.inbox.show_life_sign();
         // Another thread may have asked this thread to check the limits of memory. Each round
         // checks them at its end in any case. So only clear the request here.
@@ -298,15 +310,12 @@ impl IoThread {
         self.send_short();
         let held_back = if long_inputs_wait { self.resumed.len() } else { held_back };
         if self.can_continue(held_back) {
-            let connections = if self.congested { 0 } else { held_back };
+            let connections = if self.may_continue_commands() { held_back } else { 0 };
             self.continue_work(connections, long_inputs_wait);
         }
         self.send_bulky();
         self.enforce_limits();
-        let rest = mem::take(&mut self.rest);
-        if !rest.is_zero() {
-            std::thread::sleep(rest);
-        }
+        self.rests.sleep(self.is_beside_quiet());
         // Take events that other threads have put into the inbox meanwhile. The next round handles
         // them. Before that round, the runtime checks the sockets.
         self.inbox.take_events(&mut self.events);
@@ -316,8 +325,12 @@ impl IoThread {
     /// Whether there is work for `continue_work`: held-back commands of `held_back` connections, or
     /// sessions to close.
     fn can_continue(&self, held_back: usize) -> bool {
-        let has_work = held_back > 0 && !self.congested || !self.leaving.is_empty();
+        let has_work = held_back > 0 && self.may_continue_commands() || !self.leaving.is_empty();
         has_work && !self.backlogged
+    }
+
+    fn may_continue_commands(&self) -> bool {
+        !self.congested && !self.rests.busy_rest()
     }
 
     /// Continues the held-back commands of this many connections, and closes sessions. Before this
@@ -464,7 +477,7 @@ impl IoThread {
         let mut used = 0;
         // A connection that becomes busy in this round waits for the next one: a round reads each
         // connection once.
-        let busy_count = self.busy_reads.len();
+        let busy_count = if self.rests.busy_rest() { 0 } else { self.busy_reads.len() };
         // At least one busy client is read in each round, whatever quiet ones send.
         let quiet_end = self.buffer.len() - if busy_count == 0 { 0 } else { READ_BYTES_MIN };
         for _ in 0..self.reads.len() {

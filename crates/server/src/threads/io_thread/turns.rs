@@ -4,15 +4,12 @@
 use std::mem;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
+use crate::threads::rests::Work;
 use crate::threads::turn_time::{PIECE_BYTES, TurnTime};
-
-/// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
-const REST_MAX: Duration = Duration::from_millis(4);
 
 /// An input of at most this size is *short*. It rarely has more than a few commands.
 const SHORT_INPUT_BYTES: usize = 1024;
@@ -105,7 +102,12 @@ impl IoThread {
         }
         self.turn_began = time.began_at();
         self.sent_from = Some(self.turn_began + turn_time);
-        self.rest = (self.rest + turn_time * rests).min(REST_MAX);
+        let work = match (beside_quiet, has_long_inputs) {
+            (true, true) => Work::BusyBesideQuiet,
+            (true, false) => Work::OtherBesideQuiet,
+            (false, _) => Work::Alike,
+        };
+        self.rests.add(work, turn_time * rests, self.turn_began + turn_time);
         let turn_ns = turn_time.as_nanos() as u64;
         self.shared.limits.turns_ns.fetch_add(turn_ns, Ordering::Relaxed);
         for (place, reason) in leaving {

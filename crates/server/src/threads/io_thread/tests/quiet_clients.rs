@@ -1,10 +1,11 @@
 //! Turns, slices and rounds where quiet clients meet clients with much work.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::READ_BYTES_MIN;
 use super::*;
+use crate::threads::rests::Rests;
 
 const LONG_JOB_BYTES: usize = 60_000;
 /// A short request, and its reply.
@@ -238,6 +239,29 @@ fn beside_quiet_clients_a_round_reads_from_few_busy_ones() {
     rounds.round();
     assert!(rounds.thread.busy_reads.is_empty());
     assert!(busy.iter_mut().all(|client| received(client).starts_with(ANSWER)));
+}
+
+#[test]
+fn beside_quiet_clients_only_busy_ones_rest() {
+    let (mut rounds, mut busy, mut quiet) = busy_and_quiet(300);
+    // A client whose command waits for a later turn, and one that is not read.
+    busy[1].write_all(&b"list-tubes\r\n".repeat(1_000)).unwrap();
+    rounds.round();
+    assert!(!rounds.thread.resumed.is_empty());
+    let before = received(&mut busy[1]).len();
+    rounds.thread.rests.let_busy_rest(Instant::now() + Duration::from_hours(1));
+    busy[0].write_all(ASK.as_bytes()).unwrap();
+    quiet.write_all(ASK.as_bytes()).unwrap();
+    rounds.round();
+    assert_eq!(received(&mut quiet), ANSWER);
+    assert_eq!((received(&mut busy[0]), received(&mut busy[1])), Default::default());
+    assert!(!rounds.thread.has_more(), "the thread spins");
+    assert!(rounds.thread.busy_rest_end().is_some(), "the thread does not wake");
+    rounds.thread.rests = Rests::default();
+    rounds.finish();
+    assert_eq!(received(&mut busy[0]), ANSWER);
+    assert!(received(&mut busy[1]).len() > before);
+    assert!(rounds.thread.busy_rest_end().is_none());
 }
 
 #[test]
