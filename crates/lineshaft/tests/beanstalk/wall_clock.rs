@@ -44,3 +44,14 @@ impl Rig {
         Ok(std::fs::write(&self.clock_file, format!("{offset_s:+}"))?)
     }
 }
+
+impl Drop for Rig {
+    /// The server is killed, so the library does not remove its two files in shared memory. Their
+    /// names end with the number of the process.
+    fn drop(&mut self) {
+        let id = self.server.process_id();
+        for kind in ["faketime_shm", "sem.faketime_sem"] {
+            let _ = std::fs::remove_file(format!("/dev/shm/{kind}_{id}"));
+        }
+    }
+}
