@@ -124,8 +124,11 @@ impl Door {
         (self.inner.clock)()
     }
 
-    /// One turn of the broker.
+    /// One turn of the broker. Other threads come first: a handler that takes one turn after the
+    /// other, such as the history of all queues, would keep its processor from I/O threads for 8 to
+    /// 22 ms.
     pub fn turn(&self) -> Turn<'_> {
+        std::thread::yield_now();
         self.inner.broker.turn(self.now())
     }
 
