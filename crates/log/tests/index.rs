@@ -386,6 +386,21 @@ fn a_log_that_stops_builds_no_index() {
 }
 
 #[test]
+fn a_build_rests_unless_it_must_hurry() {
+    let disk = FaultDisk::new(12, DISK_BYTES);
+    let (log, _) = filled(&disk, indexed(), 2);
+    let rests_of_a_build = |hurries| {
+        log.hurry_indexing(hurries);
+        let before = disk.rests();
+        assert!(matches!(log.index_step(), Ok(Some(_))));
+        disk.rests() - before
+    };
+    assert_eq!(rests_of_a_build(true), 0);
+    // The rows are gone through several times, and the file is read in a few pieces.
+    assert!(rests_of_a_build(false) > 3);
+}
+
+#[test]
 fn a_log_can_begin_to_use_indexes() {
     let disk = FaultDisk::new(13, DISK_BYTES);
     let (log, _) = filled(&disk, settings(Sync::Always), 2);

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile, Space};
 
@@ -64,6 +65,7 @@ struct State {
     powered: bool,
     calls: u64,
     reads: u64,
+    rests: u64,
     planned: Option<(u64, Planned)>,
     planned_reads: Range<u64>,
     /// The sectors that cannot be read, as pairs of an inode and a sector.
@@ -101,6 +103,7 @@ impl FaultDisk {
             powered: true,
             calls: 0,
             reads: 0,
+            rests: 0,
             planned: None,
             planned_reads: 0..0,
             bad_sectors: BTreeSet::new(),
@@ -127,6 +130,11 @@ impl FaultDisk {
     /// The number of reads so far.
     pub fn reads(&self) -> u64 {
         self.state().reads
+    }
+
+    /// How often the log has let other threads use the disk so far.
+    pub fn rests(&self) -> u64 {
+        self.state().rests
     }
 
     /// Plans a power failure in the middle of a changing call: the call with this number, from 1.
@@ -406,6 +414,10 @@ impl FaultDisk {
 impl Disk for FaultDisk {
     fn folder(&self) -> String {
         "simulated".into()
+    }
+
+    fn rest(&self, _time: Duration) {
+        self.state().rests += 1;
     }
 
     fn lock(&self) -> io::Result<bool> {

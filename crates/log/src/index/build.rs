@@ -1,6 +1,7 @@
 //! Builds the index of a sealed segment from the segment's file. The result depends only on the
 //! bytes of the segment and on the owner's function [`Classify`].
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::disk::DiskFile;
@@ -21,8 +22,8 @@ use crate::write::lazy::SlotMap;
 const READ_BYTES: usize = 1 << 20;
 /// The number of ids in a list.
 const LIST_IDS: usize = 256;
-/// After this many rows and entries, other threads come first. It takes well under a millisecond.
-const STRETCH: usize = 1000;
+/// The build rests after this many rows and entries. They take well under a millisecond.
+const WITHOUT_REST: usize = 1000;
 
 /// A sealed segment.
 #[derive(Copy, Clone, Debug)]
@@ -35,19 +36,37 @@ pub(crate) struct Sealed<'a> {
     pub(crate) slots: usize,
 }
 
-/// How the thread that builds an index lets other threads come first. A scheduler can let a thread
-/// run for milliseconds, although a commit waits for its processor.
-#[derive(Copy, Clone)]
+/// When a build rests, so that other threads come first. A scheduler can let a thread run for
+/// milliseconds, although a commit waits for its processor.
 pub(crate) struct Pace<'a> {
-    /// Called after each piece of the segment that is read. Returns false if the build must stop.
-    pub(crate) rest: &'a dyn Fn() -> bool,
-    /// Called often.
-    pub(crate) give_way: &'a dyn Fn(),
+    /// Lets the thread rest. Returns false if the build must stop.
+    rest: &'a dyn Fn() -> bool,
+    /// The rows and entries since the last rest.
+    since_rest: Cell<usize>,
 }
 
-impl Pace<'_> {
+impl<'a> Pace<'a> {
+    pub(crate) fn new(rest: &'a dyn Fn() -> bool) -> Pace<'a> {
+        Pace { rest, since_rest: Cell::new(0) }
+    }
+
     /// Builds without rests.
-    pub(crate) const HURRIED: Pace<'static> = Pace { rest: &|| true, give_way: &|| () };
+    pub(crate) fn hurried() -> Pace<'static> {
+        Pace::new(&|| true)
+    }
+
+    fn rest(&self) -> bool {
+        self.since_rest.set(0);
+        (self.rest)()
+    }
+
+    /// Rests if this many rows and those before them were enough work.
+    fn worked(&self, rows: usize) {
+        self.since_rest.set(self.since_rest.get() + rows);
+        if self.since_rest.get() >= WITHOUT_REST {
+            self.rest();
+        }
+    }
 }
 
 /// A finished index.
@@ -121,8 +140,6 @@ type Keyed = ((u64, u64), u32);
 /// What is known of the segment after some of its groups.
 struct Walk<'a> {
     pace: Pace<'a>,
-    /// The rows and entries since other threads last came first.
-    stretch: usize,
     outline: Outline,
     tables: Tables,
     rows: Vec<OwnedRow>,
@@ -149,7 +166,6 @@ impl<'a> Walk<'a> {
         };
         Walk {
             pace,
-            stretch: 0,
             outline,
             tables: Tables::default(),
             rows: Vec::with_capacity(sealed.slots),
@@ -185,7 +201,7 @@ impl<'a> Walk<'a> {
                 if filled + read < bytes.len() {
                     return Err(damaged("the file is too short"));
                 }
-                if !(self.pace.rest)() {
+                if !self.pace.rest() {
                     return Err(IndexError::Stopped);
                 }
                 continue;
@@ -221,20 +237,11 @@ impl<'a> Walk<'a> {
             let entry = Entry::parse(&entries[at..])?;
             let rows_before = self.rows.len();
             self.entry(&entry, position)?;
-            self.worked(1 + self.rows.len() - rows_before);
+            self.pace.worked(1 + self.rows.len() - rows_before);
             at += entry.bytes;
             count += 1;
         }
         (count == group.count).then_some(()).ok_or("the number of entries")
-    }
-
-    /// Lets other threads come first after this and earlier work, if it was enough.
-    fn worked(&mut self, rows: usize) {
-        self.stretch += rows;
-        if self.stretch >= STRETCH {
-            self.stretch = 0;
-            (self.pace.give_way)();
-        }
     }
 
     /// Notes an entry. Refuses what a start refuses.
@@ -365,17 +372,12 @@ impl<'a> Walk<'a> {
 
     /// Cuts the rows into blocks.
     fn blocks(mut self, classify: Classify) -> Built {
-        let give_way = self.pace.give_way;
-        let give_way_at = |row: usize| {
-            if row.is_multiple_of(STRETCH) {
-                give_way();
-            }
-        };
+        let pace = self.pace;
         let salt = self.outline.segment.salt;
         let segment = self.outline.segment.number;
         let mut lists: BTreeMap<(u32, u8), Vec<Keyed>> = BTreeMap::new();
         for (index, (row, &queue)) in self.rows.iter().zip(&self.queues).enumerate() {
-            give_way_at(index);
+            pace.worked(1);
             if let Some(class) = classify(&row.meta()) {
                 lists.entry((queue, class.list)).or_default().push((class.key, index as u32));
             }
@@ -389,7 +391,7 @@ impl<'a> Walk<'a> {
         for (list, mut keys) in lists {
             keys.sort_unstable();
             for keys in keys.chunks(BLOCK_ROWS) {
-                give_way();
+                pace.worked(keys.len());
                 let block = || keys.iter().map(|&(_, index)| &rows[index as usize]);
                 let start = pieces.len();
                 let mut writer = RowWriter::new(segment);
@@ -406,14 +408,14 @@ impl<'a> Walk<'a> {
         }
         let others = self.queues.iter().zip(&rows).zip(is_in_block);
         let others = others.filter(|(_, is_in_block)| !is_in_block);
-        let others = others.enumerate().map(|(index, ((&queue, row), _))| {
-            give_way_at(index);
+        let others = others.map(|((&queue, row), _)| {
+            pace.worked(1);
             (queue, row)
         });
         self.tables.others = encode_others(segment, others);
         ids.sort_unstable();
         for list in ids.chunks(LIST_IDS) {
-            give_way();
+            pace.worked(list.len());
             let start = pieces.len();
             let (mut at, mut block) = (0, 0);
             for &(id, number) in list {
@@ -438,29 +440,29 @@ fn place_of(salt: u64, pieces: &[u8], start: usize) -> Place {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
-    use crate::disk::Disk;
-    use crate::disk::fault::FaultDisk;
 
     #[test]
-    fn other_threads_come_first_after_each_stretch() {
-        let disk = FaultDisk::new(1, 1 << 20);
-        let file = disk.create("segment").unwrap();
-        let header = SegmentHeader { log_id: [3; 16], number: 5, size: 1 << 20, salt: 1 };
-        let sealed = Sealed { file: &*file, header, end: (0, 0), slots: 0 };
-        let turns = Cell::new(0);
-        let give_way = || turns.set(turns.get() + 1);
-        let mut walk = Walk::new(sealed, Pace { rest: &|| true, give_way: &give_way });
-        for _ in 0..3 * STRETCH {
-            walk.worked(1);
+    fn a_build_rests_after_each_stretch_of_rows() {
+        let rests = Cell::new(0);
+        let rest = || {
+            rests.set(rests.get() + 1);
+            true
+        };
+        let pace = Pace::new(&rest);
+        for _ in 0..3 * WITHOUT_REST {
+            pace.worked(1);
         }
-        assert_eq!(turns.get(), 3);
+        assert_eq!(rests.get(), 3);
         // A put into a queue with many children is one entry with many rows.
-        walk.worked(STRETCH - 1);
-        assert_eq!(turns.get(), 3);
-        walk.worked(257);
-        assert_eq!(turns.get(), 4);
+        pace.worked(WITHOUT_REST - 1);
+        assert_eq!(rests.get(), 3);
+        pace.worked(257);
+        assert_eq!(rests.get(), 4);
+        // After a read, the build rests in any case.
+        pace.worked(WITHOUT_REST - 1);
+        assert!(pace.rest());
+        pace.worked(WITHOUT_REST - 1);
+        assert_eq!(rests.get(), 5);
     }
 }

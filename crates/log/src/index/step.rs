@@ -1,11 +1,12 @@
 //! Writes the index files of sealed segments, and gives them to the owner.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::files::holds::SegmentHold;
@@ -19,9 +20,10 @@ use crate::index::{BlockId, Classify, IndexError, OwnedRow, index_name, new_inde
 use crate::log::Log;
 use crate::types::Slot;
 
-/// The rest after each piece of a segment that is read, if there is time. Commits need the processor
-/// and the disk more than an index does.
-const REST: Duration = Duration::from_millis(1);
+/// A build that nobody waits for rests as long as it has worked, but at most this long. Commits need
+/// the processor and the disk more than an index does. A thread that only yields keeps the processor
+/// from them: the kernel can let it run again at once.
+const REST_MAX: Duration = Duration::from_millis(10);
 
 /// The indexes of a log.
 #[derive(Debug, Default)]
@@ -249,21 +251,16 @@ impl Log {
         let next = next.filter(|next| next.previous_end.segment() == number);
         let next = next.ok_or_else(|| IndexError::damaged(&name, "the next segment"))?;
         let end = (next.previous_end.offset(), next.previous_crc);
-        let is_urgent = || self.indexes.is_urgent.load(Ordering::Relaxed);
+        let began = Cell::new(Instant::now());
         let rest = || {
-            if !is_urgent() {
-                self.segments.rest(REST);
+            if !self.indexes.is_urgent.load(Ordering::Relaxed) {
+                self.segments.rest(began.get().elapsed().min(REST_MAX));
             }
+            began.set(Instant::now());
             !self.indexes.is_stopping.load(Ordering::Relaxed)
         };
-        let give_way = || {
-            if !is_urgent() {
-                std::thread::yield_now();
-            }
-        };
-        let pace = Pace { rest: &rest, give_way: &give_way };
         let slots = self.open_batch().live.slots_in(number);
-        build(Sealed { file: &*file, header, end, slots }, classify, pace)
+        build(Sealed { file: &*file, header, end, slots }, classify, Pace::new(&rest))
     }
 
     /// Writes an index file, and puts the index on the shelf. The caller holds the segment.

@@ -157,7 +157,7 @@ impl BlockSource<'_> {
             let (file, header, end) = (&*self.found.file, self.header, self.end);
             let sealed = Sealed { file, header, end, slots: 0 };
             let built =
-                build(sealed, self.classify, Pace::HURRIED).map_err(|error| match error {
+                build(sealed, self.classify, Pace::hurried()).map_err(|error| match error {
                     IndexError::Damaged { what, .. } => self.found.damaged(0, what),
                     other => self.found.damaged(0, other.to_string()),
                 })?;
