@@ -8,6 +8,7 @@
 //! is durable, the copies are durable, too. Then the file can be used again.
 
 mod oldest;
+mod pass;
 
 use std::sync::Arc;
 use std::sync::{MutexGuard, PoisonError};
@@ -21,6 +22,7 @@ use crate::format::{
 };
 use crate::log::{Log, REQUEST_OVERHEAD_BYTES};
 use crate::reclaim::oldest::Oldest;
+use crate::reclaim::pass::{Passes, Sizes};
 use crate::settings::SLICE_BYTES;
 use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
@@ -137,45 +139,14 @@ pub(crate) struct Cursor {
     oldest: Oldest,
     /// See [`Log::reclaim_hurries`].
     hurries: bool,
+    /// The oldest segment when the files last were about to exceed their bound.
+    too_big_with: Option<u32>,
     /// See [`Log::reclaim_lag`].
     lag: u32,
-    /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
-    /// last segment of the log and the bytes of garbage when the pass began.
-    pass: Option<(u32, u64)>,
-    /// Set if the last unpaced pass freed little. Contains the smallest number of bytes of garbage
-    /// since the end of this pass. This garbage is probably unused ends of segments.
-    rest_at: Option<u64>,
+    passes: Passes,
     /// Set if reclaim stopped because there was too little room for a copy. Reclaim waits until
     /// there is more room, or until the oldest segment has no live job.
     starved_at: Option<Starved>,
-}
-
-impl Cursor {
-    /// Whether an unpaced pass probably frees at least `gain` bytes. True during a pass, and if
-    /// there was no pass before. After a pass, true if this pass freed `gain` bytes, or if the
-    /// garbage has grown by `gain` bytes since the pass.
-    fn pass_helps(&mut self, first: u32, last: u32, garbage: u64, gain: u64) -> bool {
-        if let Some(rest_at) = &mut self.rest_at {
-            *rest_at = garbage.min(*rest_at);
-            if garbage < *rest_at + gain {
-                return false;
-            }
-        }
-        self.rest_at = None;
-        match self.pass {
-            Some((end, before)) if first > end => {
-                self.pass = None;
-                if garbage + gain > before {
-                    self.rest_at = Some(garbage);
-                    return false;
-                }
-                self.pass = Some((last, garbage));
-            }
-            Some(_) => {}
-            None => self.pass = Some((last, garbage)),
-        }
-        true
-    }
 }
 
 impl Log {
@@ -214,11 +185,19 @@ impl Log {
         // segments is for what is appended until reclaim has freed another.
         let bound = 2 * live_bytes + 4 * segment;
         let is_small = file_bytes + self.segments.ahead_bytes() <= bound - segment;
-        // The files when the head is half full: see `ahead_wanted`. Until the oldest segment is free,
-        // reclaim itself fills the head with the segment's live jobs. A quarter of a segment is for what
-        // clients append before they rest.
-        let copied_bytes = if is_dying { 0 } else { oldest_bytes + segment / 4 };
-        let peak_bytes = file_bytes + reserve + segment + copied_bytes;
+        // Until the oldest segment is free, reclaim itself fills the head with the segment's live jobs.
+        let copied_bytes = if is_dying { 0 } else { oldest_bytes };
+        // A quarter of a segment is for what clients append before they rest.
+        let before_rests = if is_dying { 0 } else { segment / 4 };
+        // The files when the head is half full: see `ahead_wanted`.
+        let peak_bytes = file_bytes + reserve + segment + copied_bytes + before_rests;
+        // Another file comes when the head is half full. So the log may fill files up to the middle of
+        // the last head that is within the bound. Reclaim fills heads itself, so this limit does not
+        // depend on the head: clients must not begin to hurry again at each new one.
+        let margin = live_bytes / 8;
+        let besides = reserve + segment + (file_bytes - data_bytes) + margin;
+        let used_max = bound.saturating_sub(besides) / segment * segment + segment / 2;
+        let used_soon = data_bytes.saturating_sub(remaining) + copied_bytes;
         let allowance = segment * (1 + u64::from(is_dying && is_small));
         let exceeds = |tenths: u64| file_bytes > live_bytes * tenths / 10 + allowance;
         // The bytes that a pass over all files can free. The calculation uses `entry_bytes` instead
@@ -233,22 +212,32 @@ impl Log {
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
-        let is_too_big = peak_bytes > bound;
+        let is_too_big = peak_bytes > bound || used_soon + segment / 4 > used_max;
         let presses = (self.segments.is_short() || is_too_big) && has_garbage || exceeds(19);
-        // A pass that has done its work must not count as one that freed little, when the log is
-        // too big again later.
         if !presses {
-            cursor.pass = None;
+            cursor.passes.end();
         }
         if !has_garbage {
-            (cursor.pass, cursor.rest_at) = (None, None);
+            cursor.passes = Passes::default();
         }
-        cursor.hurries = presses && cursor.pass_helps(first, last, garbage, segment / 2);
+        let sizes = Sizes {
+            garbage,
+            not_of_clients: data_bytes as i64 - remaining as i64 - used_bytes as i64,
+            live: entry_bytes,
+        };
+        cursor.hurries = presses && cursor.passes.help(first, last, sizes, segment / 2);
         if cursor.hurries && is_too_big {
-            // Nothing in the first eighth of the head, all from three eighths on.
-            let head_bytes = segment.saturating_sub(remaining);
-            let steps = (head_bytes * 4 * LAG_STEPS / segment).saturating_sub(LAG_STEPS / 2);
-            cursor.lag = steps.min(LAG_STEPS) as u32;
+            cursor.too_big_with = Some(first);
+        }
+        // A segment that is copied in part gives nothing back. Copies of it make `peak_bytes` smaller,
+        // but reclaim must hurry, and clients must rest, until the segment is free.
+        if cursor.too_big_with == Some(first) {
+            cursor.hurries = true;
+            // Clients begin to rest three eighths of a segment before the limit, and rest most from
+            // one eighth on. They append a little all the same while reclaim copies many segments
+            // whose jobs are all live, so the more is live, the earlier they begin.
+            let excess = (used_soon + margin + segment * 3 / 8).saturating_sub(used_max);
+            cursor.lag = (excess * 4 * LAG_STEPS / segment).min(LAG_STEPS) as u32;
         }
         if void || cursor.hurries {
             return true;

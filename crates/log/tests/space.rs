@@ -112,7 +112,12 @@ fn reclaim_says_how_far_it_is_behind_before_the_files_exceed_their_bound() {
                 lags.push(lag);
             }
         }
-        assert_eq!(lags, [0, 1, 2, 3, 4, 5, 6, 7, 8], "clients slow down step by step");
+        // Reclaim cannot begin before the log has two segments. If much is live, it can be behind
+        // already then.
+        assert!(lags.is_sorted(), "backlog {backlog}: {lags:?}");
+        if backlog == 0 {
+            assert_eq!(lags, [0, 1, 2, 3, 4, 5, 6, 7, 8], "clients slow down step by step");
+        }
         settle(&mut world);
         assert_eq!(world.log.reclaim_lag(), 0, "reclaim is not behind any more");
         check_bound(&world, &format!("backlog {backlog}"));
@@ -122,14 +127,17 @@ fn reclaim_says_how_far_it_is_behind_before_the_files_exceed_their_bound() {
 #[test]
 fn clients_that_are_faster_than_reclaim_keep_the_bound_if_they_rest() {
     const SEGMENT: u64 = 1 << 20;
-    // Bytes that clients append while reclaim copies a part of 64 KiB.
-    for pace in [16 << 10, 32 << 10, 48 << 10] {
+    // The live bytes in segments, and the bytes that clients append while reclaim copies a part of
+    // 64 KiB.
+    let cases = [(8, 16), (8, 32), (8, 48), (8, 64), (0, 64), (0, 128), (0, 256)];
+    for (backlog, pace_kib) in cases {
         let disk = FaultDisk::new(5, 1 << 30);
         let settings = Settings { segment_bytes: SEGMENT, ..settings(Sync::Never) };
         let mut world = World::new(7, disk, settings).unwrap();
         world.plain = true;
         world.body_bytes_max = 2000;
-        while world.log.usage().live_bytes < 8 * SEGMENT {
+        // One job at least: it is copied again and again.
+        while world.state.jobs.is_empty() || world.log.usage().live_bytes < backlog * SEGMENT {
             world.put();
             settle(&mut world);
         }
@@ -137,7 +145,7 @@ fn clients_that_are_faster_than_reclaim_keep_the_bound_if_they_rest() {
         let mut pause_until = begin;
         while world.log.usage().client_bytes < begin + 40 * SEGMENT {
             // The owner of the log lets its clients rest: see `Log::reclaim_lag`.
-            pause_until += pace / (1 + u64::from(world.log.reclaim_lag()));
+            pause_until += (pace_kib << 10) / (1 + u64::from(world.log.reclaim_lag()));
             while world.log.usage().client_bytes < pause_until {
                 world.put();
                 world.finish_newest();
@@ -149,7 +157,8 @@ fn clients_that_are_faster_than_reclaim_keep_the_bound_if_they_rest() {
             }
             let usage = world.log.usage();
             let files = usage.data_bytes + usage.ahead_bytes;
-            assert!(files <= 2 * usage.live_bytes + 4 * SEGMENT, "pace {pace}: {usage:?}");
+            let bound = 2 * usage.live_bytes + 4 * SEGMENT;
+            assert!(files <= bound, "backlog {backlog}, pace {pace_kib} KiB: {usage:?}");
         }
     }
 }
@@ -264,7 +273,7 @@ fn only_what_reclaim_writes_again_counts_as_a_copy() {
 
 #[test]
 fn any_mixture_stays_in_bounds() {
-    for seed in 0..60 {
+    for seed in 0..130 {
         let disk = FaultDisk::new(seed, 1 << 30);
         let mut world = World::new(seed, disk, settings(Sync::Never)).unwrap();
         let mut random = Random(seed);
