@@ -120,12 +120,19 @@ impl Follower {
 }
 
 /// The jobs that the log would have, each with its queue, its facts, and the length of its body. A
-/// restart makes leased jobs ready.
+/// restart makes leased jobs ready. It also makes delayed jobs ready that are due by the wall clock,
+/// even if the engine did not know that yet because of the clock's drift.
 fn jobs(engine: &Engine) -> BTreeMap<JobId, (Vec<u8>, JobFacts, usize)> {
+    let wall_now = engine.wall_at(engine.now());
     let facts = |slot| {
         let mut facts = engine.facts(slot);
         if facts.state == State::Leased {
             facts.state = State::Ready;
+        } else if facts.state == State::Delayed
+            && facts.expires.is_none()
+            && facts.wall.is_some_and(|wall| wall <= wall_now)
+        {
+            (facts.state, facts.wall) = (State::Ready, None);
         }
         let name = engine.queue_name(engine.queue_of(slot)).to_vec();
         (facts.id, (name, facts, engine.body(slot).len()))
