@@ -7,6 +7,7 @@
 //! entries the jobs would come back. The TRIM entry is appended after all copies. So when the TRIM
 //! is durable, the copies are durable, too. Then the file can be used again.
 
+mod bound;
 mod oldest;
 mod pass;
 
@@ -21,6 +22,7 @@ use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader, get_u32, padded,
 };
 use crate::log::{Log, REQUEST_OVERHEAD_BYTES};
+use crate::reclaim::bound::Space;
 use crate::reclaim::oldest::Oldest;
 use crate::reclaim::pass::{Passes, Sizes};
 use crate::settings::SLICE_BYTES;
@@ -65,9 +67,6 @@ struct Candidate {
     start: usize,
     first_index: u32,
 }
-
-/// The most that [`Log::reclaim_lag`] returns.
-const LAG_STEPS: u64 = 8;
 
 /// A piece of the oldest segment that was read but not copied yet.
 #[derive(Debug)]
@@ -169,7 +168,7 @@ impl Log {
         let reserve = self.put_reserve(&open).next_multiple_of(segment);
         drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        cursor.lag = 0;
+        let lag_before = std::mem::take(&mut cursor.lag);
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
             return false;
         }
@@ -181,23 +180,16 @@ impl Log {
         let file_bytes = data_bytes + self.segments.index_bytes();
         let is_dying = cursor.segment != first
             && cursor.oldest.is_dying(first, (oldest_bytes, used_bytes), segment);
-        // All files together take at most twice the live bytes and four segments. One of these
-        // segments is for what is appended until reclaim has freed another.
-        let bound = 2 * live_bytes + 4 * segment;
-        let is_small = file_bytes + self.segments.ahead_bytes() <= bound - segment;
-        // Until the oldest segment is free, reclaim itself fills the head with the segment's live jobs.
-        let copied_bytes = if is_dying { 0 } else { oldest_bytes };
-        // A quarter of a segment is for what clients append before they rest.
-        let before_rests = if is_dying { 0 } else { segment / 4 };
-        // The files when the head is half full: see `ahead_wanted`.
-        let peak_bytes = file_bytes + reserve + segment + copied_bytes + before_rests;
-        // Another file comes when the head is half full. So the log may fill files up to the middle of
-        // the last head that is within the bound. Reclaim fills heads itself, so this limit does not
-        // depend on the head: clients must not begin to hurry again at each new one.
-        let margin = live_bytes / 8;
-        let besides = reserve + segment + (file_bytes - data_bytes) + margin;
-        let used_max = bound.saturating_sub(besides) / segment * segment + segment / 2;
-        let used_soon = data_bytes.saturating_sub(remaining) + copied_bytes;
+        let space = Space {
+            segment,
+            live: live_bytes,
+            data: data_bytes,
+            remaining,
+            index: file_bytes - data_bytes,
+            reserve,
+            to_copy: (!is_dying).then_some(oldest_bytes),
+        };
+        let is_small = file_bytes + self.segments.ahead_bytes() <= space.bound() - segment;
         let allowance = segment * (1 + u64::from(is_dying && is_small));
         let exceeds = |tenths: u64| file_bytes > live_bytes * tenths / 10 + allowance;
         // The bytes that a pass over all files can free. The calculation uses `entry_bytes` instead
@@ -212,7 +204,7 @@ impl Log {
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
-        let is_too_big = peak_bytes > bound || used_soon + segment / 4 > used_max;
+        let is_too_big = space.is_too_big();
         let presses = (self.segments.is_short() || is_too_big) && has_garbage || exceeds(19);
         if !presses {
             cursor.passes.end();
@@ -229,15 +221,12 @@ impl Log {
         if cursor.hurries && is_too_big {
             cursor.too_big_with = Some(first);
         }
-        // A segment that is copied in part gives nothing back. Copies of it make `peak_bytes` smaller,
-        // but reclaim must hurry, and clients must rest, until the segment is free.
+        // A segment that is copied in part gives nothing back. The copies make the log seem small
+        // enough, but reclaim must hurry, and clients must rest, until the segment is free.
         if cursor.too_big_with == Some(first) {
             cursor.hurries = true;
-            // Clients begin to rest three eighths of a segment before the limit, and rest most from
-            // one eighth on. They append a little all the same while reclaim copies many segments
-            // whose jobs are all live, so the more is live, the earlier they begin.
-            let excess = (used_soon + margin + segment * 3 / 8).saturating_sub(used_max);
-            cursor.lag = (excess * 4 * LAG_STEPS / segment).min(LAG_STEPS) as u32;
+            // Step by step, even if reclaim begins to hurry late.
+            cursor.lag = space.lag().min(lag_before + 1);
         }
         if void || cursor.hurries {
             return true;
@@ -252,9 +241,9 @@ impl Log {
     }
 
     /// How far reclaim is behind clients that append, from 0 to 8, as of the last call of
-    /// [`Log::reclaim_wanted`]. It is more than 0 if reclaim hurries, and the files will exceed the
-    /// bound of their size when the log has used half of its last segment. The owner should then
-    /// slow its clients down until reclaim has freed a segment.
+    /// [`Log::reclaim_wanted`]. It is more than 0 if reclaim hurries, and the files would exceed the
+    /// bound of their size before reclaim has freed a segment. The owner should then slow its clients
+    /// down. It grows by at most 1 from call to call.
     pub fn reclaim_lag(&self) -> u32 {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).lag
     }
