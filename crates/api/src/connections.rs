@@ -288,9 +288,9 @@ impl Api {
         let mut items = Vec::new();
         for row in &rows {
             items.push(self.shown_connection(row));
-            // Other requests of the site come between the turns.
+            // Each of these connections took a turn.
             if items.len().is_multiple_of(50) {
-                tokio::task::yield_now().await;
+                http_api::between_turns().await;
             }
         }
         let next = next.map(|(thread, place)| format!("{thread} {place}"));
@@ -428,7 +428,7 @@ impl Api {
             if has_ended {
                 break;
             }
-            tokio::task::yield_now().await;
+            http_api::between_turns().await;
         }
         let facts = self.connection_facts(found.iter().map(|(session, _)| *session).collect());
         let facts = facts.await?;

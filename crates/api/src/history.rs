@@ -248,7 +248,7 @@ async fn walk(api: &Api) -> (u64, Duration) {
         if has_ended {
             return (oldest_ms, in_turns);
         }
-        tokio::task::yield_now().await;
+        http_api::between_turns().await;
     }
 }
 

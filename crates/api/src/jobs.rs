@@ -221,7 +221,7 @@ impl Api {
             if has_ended {
                 break;
             }
-            tokio::task::yield_now().await;
+            http_api::between_turns().await;
         }
         let next = more.map(|place| ListCursor {
             after: Some((place, 0)),

@@ -235,7 +235,7 @@ async fn walk(walking: Walking) {
         if let Some(moments) = ended {
             break moments;
         }
-        tokio::task::yield_now().await;
+        http_api::between_turns().await;
     };
     let names: usize = rows.iter().map(|row| row.name.len()).sum();
     let places_bytes = Key::ALL.len() * size_of::<u32>();

@@ -31,7 +31,7 @@ pub use answer::{
 };
 pub use cluster::ClusterFacts;
 pub use connection::{Client, LongResponse, serve};
-pub use door::{Door, DoorError, DoorSession, SessionKind};
+pub use door::{Door, DoorError, DoorSession, SessionKind, between_turns};
 pub use metrics::{ProcessFacts, QueueTimes, RequestTimes, escaped_name};
 pub use overview::{Overview, QueueNames, health_router, metrics_router};
 pub use peer::{Peer, sha256};

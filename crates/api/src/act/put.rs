@@ -282,7 +282,7 @@ impl Api {
         while jobs.len() > 0 {
             door.uncongested().await?;
             after = after.max(self.put_slice(&session, &mut jobs, &mut results));
-            tokio::task::yield_now().await;
+            http_api::between_turns().await;
         }
         door.settled_at(after).await?;
         Ok(results)

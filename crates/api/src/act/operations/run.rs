@@ -338,7 +338,7 @@ impl Api {
                 let pause = count as f64 / f64::from(rate.max(1));
                 tokio::time::sleep(Duration::from_secs_f64(pause)).await;
             }
-            None => tokio::task::yield_now().await,
+            None => http_api::between_turns().await,
         }
         Ok((count, has_more))
     }
