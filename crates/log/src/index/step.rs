@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ use crate::index::{BlockId, Classify, IndexError, OwnedRow, index_name, new_inde
 use crate::log::Log;
 use crate::types::Slot;
 
-/// A build that nobody waits for rests as long as it has worked, but at most this long. Commits need
-/// the processor and the disk more than an index does. A thread that only yields keeps the processor
-/// from them: the kernel can let it run again at once.
+/// A build that nobody waits for rests as long as it has taken since its last rest, but at most this
+/// long. Commits need the processor and the disk more than an index does. A thread that only yields
+/// keeps the processor from them: the kernel can let it run again at once.
 const REST_MAX: Duration = Duration::from_millis(10);
 
 /// The indexes of a log.
@@ -31,6 +31,8 @@ pub(crate) struct Indexes {
     shelf: Mutex<Shelf>,
     /// Locked while an index is built, so that only one thread builds.
     work: Mutex<()>,
+    /// The number of threads that need an index to read jobs. Meanwhile no build rests.
+    readers: AtomicU32,
     /// No index is built any more.
     is_stopping: AtomicBool,
     /// See [`Log::hurry_indexing`].
@@ -55,6 +57,11 @@ impl Indexes {
 
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody waits for the index that is built now, or for the next one.
+    fn must_hurry(&self) -> bool {
+        self.is_urgent.load(Ordering::Relaxed) || self.readers.load(Ordering::Relaxed) > 0
     }
 
     /// The shelf, without the segments before `first`: the log has given them up.
@@ -193,10 +200,17 @@ impl Log {
     fn build_again(&self, segment: u32) -> Result<(Built, Result<(), IndexError>), IndexError> {
         let gone = || IndexError::Gone { file: segment_name(segment) };
         let classify = *self.classify.get().ok_or_else(gone)?;
-        let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
-        let built = self.build(segment, classify)?;
-        let written = self.write_index(&built);
-        Ok((built, written))
+        // Another build may be in progress, and must not rest while this reader waits for it.
+        self.indexes.readers.fetch_add(1, Ordering::Relaxed);
+        let built = {
+            let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
+            self.build(segment, classify).map(|built| {
+                let written = self.write_index(&built);
+                (built, written)
+            })
+        };
+        self.indexes.readers.fetch_sub(1, Ordering::Relaxed);
+        built
     }
 
     /// Whether an index file of this size leaves enough room for the segments of the log.
@@ -253,11 +267,12 @@ impl Log {
         let end = (next.previous_end.offset(), next.previous_crc);
         let began = Cell::new(Instant::now());
         let rest = || {
-            if !self.indexes.is_urgent.load(Ordering::Relaxed) {
+            let is_stopping = self.indexes.is_stopping.load(Ordering::Relaxed);
+            if !is_stopping && !self.indexes.must_hurry() {
                 self.segments.rest(began.get().elapsed().min(REST_MAX));
             }
             began.set(Instant::now());
-            !self.indexes.is_stopping.load(Ordering::Relaxed)
+            !is_stopping
         };
         let slots = self.open_batch().live.slots_in(number);
         build(Sealed { file: &*file, header, end, slots }, classify, Pace::new(&rest))
