@@ -138,7 +138,8 @@ pub(crate) struct Cursor {
     oldest: Oldest,
     /// See [`Log::reclaim_hurries`].
     hurries: bool,
-    /// The oldest segment when the files last were about to exceed their bound.
+    /// The oldest segment when the files last were about to exceed their bound. Reclaim hurries until
+    /// this segment is free.
     too_big_with: Option<u32>,
     /// See [`Log::reclaim_lag`].
     lag: u32,
@@ -166,6 +167,9 @@ impl Log {
         let (used_bytes, available) = (open.used_bytes(), self.available(&open));
         let segment = self.segments.segment_bytes;
         let reserve = self.put_reserve(&open).next_multiple_of(segment);
+        // The open batch may have begun segments whose files the committer has not taken yet.
+        let data_bytes = self.segments.kept_bytes() + open.claimed_bytes + open.claimed_big_bytes;
+        let ahead_bytes = self.segments.ahead_bytes().saturating_sub(open.claimed_bytes);
         drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let lag_before = std::mem::take(&mut cursor.lag);
@@ -176,8 +180,8 @@ impl Log {
         if !void && cursor.starved_at.is_some_and(is_starved) {
             return false;
         }
-        let data_bytes = self.segments.kept_bytes();
-        let file_bytes = data_bytes + self.segments.index_bytes();
+        let index_bytes = self.segments.index_bytes();
+        let file_bytes = data_bytes + index_bytes;
         let is_dying = cursor.segment != first
             && cursor.oldest.is_dying(first, (oldest_bytes, used_bytes), segment);
         let space = Space {
@@ -185,11 +189,11 @@ impl Log {
             live: live_bytes,
             data: data_bytes,
             remaining,
-            index: file_bytes - data_bytes,
+            index: index_bytes,
             reserve,
             to_copy: (!is_dying).then_some(oldest_bytes),
         };
-        let is_small = file_bytes + self.segments.ahead_bytes() <= space.bound() - segment;
+        let is_small = file_bytes + ahead_bytes <= space.bound() - segment;
         let allowance = segment * (1 + u64::from(is_dying && is_small));
         let exceeds = |tenths: u64| file_bytes > live_bytes * tenths / 10 + allowance;
         // The bytes that a pass over all files can free. The calculation uses `entry_bytes` instead
@@ -206,7 +210,10 @@ impl Log {
         }
         let is_too_big = space.is_too_big();
         let presses = (self.segments.is_short() || is_too_big) && has_garbage || exceeds(19);
-        if !presses {
+        // A segment that is copied in part gives nothing back. Its copies can make the log seem small
+        // enough, but reclaim must go on to hurry, and clients to rest, until the segment is free.
+        let must_free = cursor.too_big_with == Some(first);
+        if !presses && !must_free {
             cursor.passes.end();
         }
         if !has_garbage {
@@ -217,25 +224,24 @@ impl Log {
             not_of_clients: data_bytes as i64 - remaining as i64 - used_bytes as i64,
             live: entry_bytes,
         };
-        cursor.hurries = presses && cursor.passes.help(first, last, sizes, segment / 2);
-        if cursor.hurries && is_too_big {
+        let helps = presses && cursor.passes.would_help(first, last, sizes, segment / 2);
+        if helps && is_too_big {
             cursor.too_big_with = Some(first);
         }
-        // A segment that is copied in part gives nothing back. The copies make the log seem small
-        // enough, but reclaim must hurry, and clients must rest, until the segment is free.
         if cursor.too_big_with == Some(first) {
-            cursor.hurries = true;
             // Step by step, even if reclaim begins to hurry late.
             cursor.lag = space.lag().min(lag_before + 1);
         }
+        cursor.hurries = helps || must_free;
         if void || cursor.hurries {
             return true;
         }
         exceeds(14) && (dead || cursor.credit_bytes >= 0)
     }
 
-    /// Whether the last call of [`Log::reclaim_wanted`] found the log much too big, or the disk full.
-    /// Then reclaim should not rest between slices.
+    /// Whether the last call of [`Log::reclaim_wanted`] found the log much too big, or the disk full,
+    /// or a segment that must become free because the log was too big. Then reclaim should not rest
+    /// between slices.
     pub fn reclaim_hurries(&self) -> bool {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).hurries
     }
@@ -243,7 +249,7 @@ impl Log {
     /// How far reclaim is behind clients that append, from 0 to 8, as of the last call of
     /// [`Log::reclaim_wanted`]. It is more than 0 if reclaim hurries, and the files would exceed the
     /// bound of their size before reclaim has freed a segment. The owner should then slow its clients
-    /// down. It grows by at most 1 from call to call.
+    /// down. Each call of [`Log::reclaim_wanted`] raises it by at most 1.
     pub fn reclaim_lag(&self) -> u32 {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).lag
     }

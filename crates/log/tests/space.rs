@@ -120,6 +120,30 @@ fn reclaim_says_how_far_it_is_behind_before_the_files_exceed_their_bound() {
 }
 
 #[test]
+fn a_segment_counts_from_when_the_open_batch_begins_it() {
+    let mut world = World::new(7, FaultDisk::new(5, 1 << 30), settings(Sync::Never)).unwrap();
+    world.plain = true;
+    world.body_bytes_max = 2000;
+    let fill = |world: &mut World| {
+        world.put();
+        world.finish_newest();
+    };
+    while world.log.reclaim_lag() < 8 {
+        fill(&mut world);
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+        world.reclaim_wanted();
+    }
+    // The committer is busy, so it takes no new file.
+    let last = world.log.usage().last_segment;
+    while world.log.usage().last_segment == last {
+        fill(&mut world);
+        world.reclaim_wanted();
+        assert_eq!(world.log.reclaim_lag(), 8);
+    }
+}
+
+#[test]
 fn clients_that_are_faster_than_reclaim_keep_the_bound_if_they_rest() {
     const SEGMENT: u64 = 1 << 20;
     // The live bytes in segments, and the bytes that clients append while reclaim copies a part of

@@ -121,7 +121,8 @@ impl Follower {
 
 /// The jobs that the log would have, each with its queue, its facts, and the length of its body. A
 /// restart makes leased jobs ready. It also makes delayed jobs ready that are due by the wall clock,
-/// even if the engine did not know that yet because of the clock's drift.
+/// even if the engine did not know that yet because of the clock's drift. (The wall time of a job that
+/// expires is not when it is due.)
 fn jobs(engine: &Engine) -> BTreeMap<JobId, (Vec<u8>, JobFacts, usize)> {
     let wall_now = engine.wall_at(engine.now());
     let facts = |slot| {

@@ -551,10 +551,11 @@ impl Segments {
                 return Ok(false);
             }
         }
-        self.freeing.end();
-        state.sizes.remove(&number);
         self.sync_folder()?;
+        state.sizes.remove(&number);
         self.publish(state);
+        // At once after `publish`, because `kept_bytes` needs both.
+        self.freeing.end();
         Ok(true)
     }
 

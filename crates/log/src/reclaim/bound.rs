@@ -11,16 +11,16 @@ pub(super) struct Space {
     pub(super) segment: u64,
     /// What lives, with its index.
     pub(super) live: u64,
-    /// The files of all segments.
+    /// The files of all segments, with those that the open batch has begun.
     pub(super) data: u64,
-    /// What is still free in the last of these files, the head.
+    /// What the open batch can still use of the last of these files.
     pub(super) remaining: u64,
     /// The index files.
     pub(super) index: u64,
     /// The files that must stay ready for finishes and for reclaim.
     pub(super) reserve: u64,
-    /// What lives in the oldest segment. `None`: clients finish these jobs so soon that reclaim will
-    /// not copy them.
+    /// What lives in the oldest segment. `None`: clients finish these jobs so soon that reclaim
+    /// probably need not copy them.
     pub(super) to_copy: Option<u64>,
 }
 
@@ -42,10 +42,12 @@ impl Space {
     }
 
     /// How much clients must rest while reclaim hurries, from 0 to 8.
+    ///
+    /// They begin three eighths of a segment before the limit, and rest most from one eighth on. With
+    /// many live bytes, they begin earlier by another [`Space::margin`]: clients that rest still append
+    /// a little, and reclaim copies many segments before it reaches one with garbage. With more live
+    /// bytes than a segment, they rest most as soon as reclaim hurries.
     pub(super) fn lag(self) -> u32 {
-        // Clients begin to rest three eighths of a segment before the limit, and rest most from one
-        // eighth on. They append a little all the same while reclaim copies many segments whose jobs
-        // are all live, so the more is live, the earlier they begin.
         let excess = self.used_soon() + self.margin() + self.segment * 3 / 8;
         let excess = excess.saturating_sub(self.used_max());
         (excess * 4 * LAG_MAX / self.segment).min(LAG_MAX) as u32
@@ -59,16 +61,63 @@ impl Space {
     /// What the log may use of the segments' files. Another file comes when the head is half full, so
     /// this is the middle of the last head that is within the bound.
     ///
-    /// It does not depend on the head of today. Reclaim itself fills heads with live jobs, and clients
-    /// must not begin to hurry again at each of them.
+    /// The place in today's head does not matter: reclaim itself fills heads with live jobs, and
+    /// clients must not go on at full speed at each new one.
     fn used_max(self) -> u64 {
         let besides = self.reserve + self.segment + self.index + self.margin();
-        let heads = self.bound().saturating_sub(besides) / self.segment;
-        heads * self.segment + self.segment / 2
+        let room = self.bound().saturating_sub(besides);
+        // Files of the usual size are added to those of today, of which some can have another size.
+        let unusual = self.data % self.segment;
+        let left_over = (room + self.segment - unusual) % self.segment;
+        room.saturating_sub(left_over) + self.segment / 2
     }
 
-    /// The bound changes with the live bytes, by twice as much.
+    /// The bound changes with the live bytes, by twice as much. An eighth of them was enough for
+    /// traffic beside a static backlog, and a fifth let reclaim copy too much.
     fn margin(self) -> u64 {
         self.live / 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: u64 = 1 << 20;
+
+    /// So many files of the usual size, and one segment in reserve. Nothing must be copied.
+    fn space(files: u64, used_of_head: u64, live: u64) -> Space {
+        Space {
+            segment: SEGMENT,
+            live,
+            data: files * SEGMENT,
+            remaining: SEGMENT - used_of_head,
+            index: 0,
+            reserve: SEGMENT,
+            to_copy: Some(0),
+        }
+    }
+
+    /// The bound is four segments: three files and the reserve. Another file comes when the last of
+    /// these is half full.
+    #[test]
+    fn clients_rest_more_and_more_before_another_file_exceeds_the_bound() {
+        let lag = |eighths| space(3, SEGMENT * eighths / 8, 0).lag();
+        assert_eq!([0, 1, 2, 3, 4].map(lag), [0, 0, 4, 8, 8]);
+        let lags: Vec<_> = (0..=64).map(|at| space(3, SEGMENT * at / 64, 0).lag()).collect();
+        assert!(lags.is_sorted(), "{lags:?}");
+        assert!((0..=8).all(|step| lags.contains(&step)), "{lags:?}");
+    }
+
+    #[test]
+    fn a_file_of_another_size_makes_no_room_for_one_more() {
+        let usual = space(3, SEGMENT / 4, SEGMENT);
+        for more in [4096, SEGMENT / 3, SEGMENT - 4096] {
+            // The bound grows by twice as much as the files.
+            let unusual = Space { data: usual.data + more, live: usual.live + more, ..usual };
+            let end = unusual.used_max() + SEGMENT / 2;
+            assert_eq!(end % SEGMENT, unusual.data % SEGMENT, "the files end there");
+            assert!(end + unusual.reserve + unusual.margin() <= unusual.bound());
+        }
     }
 }

@@ -45,7 +45,7 @@ impl Passes {
     /// Whether an unpaced pass from the segment `first` to the segment `last` probably frees at
     /// least `gain` bytes. True during a pass, and if there was no pass before. After a pass, true
     /// if this pass was worth it, or if the garbage has grown by `gain` bytes since then.
-    pub(super) fn help(&mut self, first: u32, last: u32, sizes: Sizes, gain: u64) -> bool {
+    pub(super) fn would_help(&mut self, first: u32, last: u32, sizes: Sizes, gain: u64) -> bool {
         if let Some(rest_at) = &mut self.rest_at {
             *rest_at = sizes.garbage.min(*rest_at);
             if sizes.garbage < *rest_at + gain {
@@ -72,5 +72,50 @@ impl Passes {
     /// little, when the log is too big again later.
     pub(super) fn end(&mut self) {
         self.current = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAIN: u64 = 50;
+
+    /// What an unpaced pass over the segments 1 to 3 was worth, if these were the sizes before and
+    /// after it.
+    fn is_repeated(before: Sizes, after: Sizes) -> bool {
+        let mut passes = Passes::default();
+        assert!((1..=3).all(|first| passes.would_help(first, 3, before, GAIN)));
+        passes.would_help(4, 6, after, GAIN)
+    }
+
+    #[test]
+    fn a_pass_is_repeated_if_there_is_less_garbage_or_it_freed_much_more_than_it_copied() {
+        let before = Sizes { garbage: 500, not_of_clients: 900, live: 100 };
+        assert!(is_repeated(before, Sizes { garbage: 450, ..before }));
+        assert!(!is_repeated(before, Sizes { garbage: 451, ..before }));
+        // Clients made garbage meanwhile.
+        assert!(is_repeated(before, Sizes { not_of_clients: 700, ..before }));
+        assert!(!is_repeated(before, Sizes { not_of_clients: 701, ..before }));
+    }
+
+    #[test]
+    fn after_a_pass_that_freed_little_reclaim_waits_for_more_garbage() {
+        let sizes = |garbage| Sizes { garbage, not_of_clients: 0, live: 100 };
+        let mut passes = Passes::default();
+        assert!(passes.would_help(1, 1, sizes(500), GAIN));
+        for garbage in [500, 549, 480] {
+            assert!(!passes.would_help(2, 2, sizes(garbage), GAIN));
+        }
+        assert!(passes.would_help(2, 2, sizes(530), GAIN), "50 more than the least");
+    }
+
+    #[test]
+    fn a_pass_that_ended_the_need_is_not_judged() {
+        let sizes = Sizes { garbage: 500, not_of_clients: 0, live: 100 };
+        let mut passes = Passes::default();
+        assert!(passes.would_help(1, 1, sizes, GAIN));
+        passes.end();
+        assert!(passes.would_help(2, 2, sizes, GAIN));
     }
 }
