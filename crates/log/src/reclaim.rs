@@ -247,9 +247,9 @@ impl Log {
     }
 
     /// How far reclaim is behind clients that append, from 0 to 8, as of the last call of
-    /// [`Log::reclaim_wanted`]. It is more than 0 if reclaim hurries, and the files would exceed the
-    /// bound of their size before reclaim has freed a segment. The owner should then slow its clients
-    /// down. Each call of [`Log::reclaim_wanted`] raises it by at most 1.
+    /// [`Log::reclaim_wanted`]. It is more than 0 only if reclaim hurries, because the files would
+    /// exceed the bound of their size before reclaim has freed a segment. The owner should then slow
+    /// its clients down. Each call of [`Log::reclaim_wanted`] raises it by at most 1.
     pub fn reclaim_lag(&self) -> u32 {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).lag
     }

@@ -15,8 +15,8 @@ use crate::cold::loads::Read;
 use crate::step_thread::Step;
 
 /// After an index file was built, the thread rests this many times as long as the build took. So it
-/// takes little of a processor: the build itself rested for half of its time. If memory is short, it
-/// does not rest.
+/// takes little of a processor: a build that is not in a hurry rests for about half of its time
+/// itself. If memory is short, the thread does not rest.
 const RESTS: u32 = 10;
 /// A pass over all blocks that found too few jobs is repeated after this time. After each pass that
 /// made no block cold, the time doubles, up to the maximum.

@@ -554,7 +554,7 @@ impl Segments {
         self.sync_folder()?;
         state.sizes.remove(&number);
         self.publish(state);
-        // At once after `publish`, because `kept_bytes` needs both.
+        // `kept_bytes` reads what both steps change. Between them, it is one segment too low.
         self.freeing.end();
         Ok(true)
     }

@@ -31,7 +31,8 @@ pub(crate) struct Indexes {
     shelf: Mutex<Shelf>,
     /// Locked while an index is built, so that only one thread builds.
     work: Mutex<()>,
-    /// The number of threads that need an index to read jobs. Meanwhile no build rests.
+    /// The number of threads that need an index to read jobs. Meanwhile builds do not
+    /// rest, but writes of index files do: see [`write_gently`].
     readers: AtomicU32,
     /// No index is built any more.
     is_stopping: AtomicBool,

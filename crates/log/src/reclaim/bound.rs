@@ -46,7 +46,7 @@ impl Space {
     /// They begin three eighths of a segment before the limit, and rest most from one eighth on. With
     /// many live bytes, they begin earlier by another [`Space::margin`]: clients that rest still append
     /// a little, and reclaim copies many segments before it reaches one with garbage. With more live
-    /// bytes than a segment, they rest most as soon as reclaim hurries.
+    /// bytes than a segment, this is 8 as soon as [`Space::used_max`] makes the log too big.
     pub(super) fn lag(self) -> u32 {
         let excess = self.used_soon() + self.margin() + self.segment * 3 / 8;
         let excess = excess.saturating_sub(self.used_max());
