@@ -33,7 +33,7 @@ pub use manifest::MANIFEST_NAME;
 pub(crate) use manifest::Manifest;
 pub use source::{BackupSource, SegmentReader};
 
-use crate::files::holds::SegmentHold;
+use crate::files::numbered::SegmentHold;
 use crate::log::Log;
 use crate::types::Position;
 

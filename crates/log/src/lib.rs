@@ -60,7 +60,7 @@ pub use crate::disk::fault::FaultDisk;
 pub use crate::disk::posix::PosixDisk;
 pub use crate::disk::{Disk, DiskFile, Space};
 pub use crate::error::{BodyError, Failure, OpenError, ReclaimError};
-pub use crate::files::holds::SegmentHold;
+pub use crate::files::numbered::SegmentHold;
 pub use crate::format::entry::{read_meta, write_meta};
 pub use crate::index::reader::SegmentIndex;
 pub use crate::index::{BlockId, BlockSummary, Class, Classify, IndexError, OwnedRow};

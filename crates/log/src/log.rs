@@ -8,7 +8,7 @@ use histogram::{Histogram, SharedHistogram};
 
 use crate::disk::Space;
 use crate::error::Failure;
-use crate::files::holds::SegmentHold;
+use crate::files::numbered::SegmentHold;
 use crate::files::segments::Segments;
 use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, META_BYTES, write_meta};
 use crate::format::padded;
@@ -566,7 +566,7 @@ impl Log {
             copies: open.copies,
             written_bytes: open.written_bytes + self.indexes.written_bytes(),
             client_bytes: open.client_bytes,
-            data_bytes: self.segments.data_bytes(),
+            data_bytes: self.segments.data_bytes().all,
             ahead_bytes: self.segments.ahead_bytes(),
             index_bytes: self.segments.index_bytes(),
             short: self.segments.is_short(),

@@ -168,7 +168,7 @@ impl Log {
         let segment = self.segments.segment_bytes;
         let reserve = self.put_reserve(&open).next_multiple_of(segment);
         // The open batch may have begun segments whose files the committer has not taken yet.
-        let data_bytes = self.segments.kept_bytes() + open.claimed_bytes + open.claimed_big_bytes;
+        let data_bytes = self.segments.data_bytes().kept + open.claimed_bytes + open.claimed_big_bytes;
         let ahead_bytes = self.segments.ahead_bytes().saturating_sub(open.claimed_bytes);
         drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile, Space};
 use crate::error::Failure;
-use crate::files::holds::{Freeing, SegmentHold};
+use crate::files::numbered::{Bytes, Numbered, SegmentHold};
 use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::index::index_name;
@@ -71,8 +71,6 @@ struct State {
     spare_counter: u64,
     /// The segment that the committer writes.
     head: u32,
-    /// The number and the size of each numbered file up to the head.
-    sizes: BTreeMap<u32, u64>,
 }
 
 /// The files of one log.
@@ -83,14 +81,12 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
     state: Mutex<State>,
-    /// Segments that reclaim gave up, and segments that somebody holds.
-    freeing: Arc<Freeing>,
+    /// The numbered files up to the head.
+    numbered: Arc<Numbered>,
     /// The bytes of each segment's index file.
     indexes: Mutex<BTreeMap<u32, u64>>,
     /// Bytes of the prepared segment and of the spares.
     ahead_bytes: AtomicU64,
-    /// Bytes of the numbered files up to the head.
-    data_bytes: AtomicU64,
     /// True if the last attempt to allocate a file found no room.
     short: AtomicBool,
     /// True if the next segment is prepared.
@@ -139,24 +135,17 @@ impl Segments {
         segment_bytes: u64,
         bytes_max: Option<u64>,
     ) -> Segments {
-        let state = State {
-            prepared: None,
-            spares: Vec::new(),
-            unnamed: None,
-            spare_counter: 0,
-            head: 0,
-            sizes: BTreeMap::new(),
-        };
+        let state =
+            State { prepared: None, spares: Vec::new(), unnamed: None, spare_counter: 0, head: 0 };
         Segments {
             disk,
             log_id,
             segment_bytes,
             bytes_max,
             state: Mutex::new(state),
-            freeing: Arc::default(),
+            numbered: Arc::default(),
             indexes: Mutex::default(),
             ahead_bytes: AtomicU64::new(0),
-            data_bytes: AtomicU64::new(0),
             short: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
@@ -189,8 +178,7 @@ impl Segments {
     pub(crate) fn adopt(&self, sizes: BTreeMap<u32, u64>) {
         let mut state = self.state();
         state.head = sizes.keys().next_back().copied().unwrap_or(0);
-        self.freeing.begin_at(sizes.keys().next().copied().unwrap_or(0));
-        state.sizes = sizes;
+        self.numbered.adopt(sizes);
         self.publish(&state);
     }
 
@@ -223,8 +211,9 @@ impl Segments {
         self.ahead_bytes.load(Ordering::Acquire)
     }
 
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.data_bytes.load(Ordering::Acquire)
+    /// Bytes of the numbered files up to the head.
+    pub(crate) fn data_bytes(&self) -> Bytes {
+        self.numbered.bytes()
     }
 
     /// Bytes of the index files.
@@ -259,12 +248,6 @@ impl Segments {
         &self.disk
     }
 
-    /// Like `data_bytes`, but without the segments that reclaim gave up and that are not freed yet.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        let waiting = self.freeing.waiting() as u64 * self.segment_bytes;
-        self.data_bytes().saturating_sub(waiting)
-    }
-
     /// The size of the file system, and its free room.
     pub(crate) fn space(&self) -> io::Result<Space> {
         self.disk.space()
@@ -272,7 +255,7 @@ impl Segments {
 
     /// Whether the file system and the setting `bytes_max` leave room for this many more bytes.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
-        let taken = self.ahead_bytes() + self.data_bytes() + self.index_bytes();
+        let taken = self.ahead_bytes() + self.data_bytes().all + self.index_bytes();
         self.bytes_max.is_none_or(|max| taken + bytes <= max)
             && self.disk.space().is_ok_and(|space| space.free >= bytes)
     }
@@ -333,8 +316,10 @@ impl Segments {
             }
         };
         state.head = number;
-        state.sizes.insert(number, head.size);
-        settle(&|| self.publish(&state));
+        settle(&|| {
+            self.numbered.add(number, head.size);
+            self.publish(&state);
+        });
         Ok(Some(head))
     }
 
@@ -366,9 +351,8 @@ impl Segments {
         };
         let head = self.make_segment(&spare, 1, &|_| Pace::Urgent)?;
         state.unnamed = Some(spare.name);
-        self.freeing.begin_at(1);
         state.head = 1;
-        state.sizes.insert(1, head.size);
+        self.numbered.add(1, head.size);
         self.publish(&state);
         Ok(head)
     }
@@ -478,7 +462,7 @@ impl Segments {
 
     /// Adds a segment that reclaim gave up. The TRIM entry of this segment ends at `trim`.
     pub(crate) fn trimmed(&self, number: u32, trim: Position) {
-        self.freeing.give_up(number, trim);
+        self.numbered.give_up(number, trim);
     }
 
     /// Waits, so that other threads can use the disk.
@@ -490,17 +474,17 @@ impl Segments {
     /// this segment and of later segments. Returns `None` if the segment is already being freed.
     /// Makes no call to the disk.
     pub(crate) fn hold(&self, number: u32) -> Option<SegmentHold> {
-        self.freeing.hold(number)
+        self.numbered.hold(number)
     }
 
     /// Holds all segments that have a file now.
     pub(crate) fn hold_oldest(&self) -> SegmentHold {
-        self.freeing.hold_oldest()
+        self.numbered.hold_oldest()
     }
 
     /// The lowest segment that the log needs if it ends at this position.
     pub(crate) fn first_at(&self, end: Position) -> u32 {
-        self.freeing.first_at(end)
+        self.numbered.first_at(end)
     }
 
     pub(crate) fn log_id(&self) -> [u8; 16] {
@@ -509,12 +493,12 @@ impl Segments {
 
     /// Whether a segment can be freed when the log is durable up to this position.
     pub(crate) fn can_free(&self, durable: Position) -> bool {
-        self.freeing.can_free(durable)
+        self.numbered.can_free(durable)
     }
 
     /// Whether a segment could be freed if nobody held it.
     pub(crate) fn is_held_back(&self, durable: Position) -> bool {
-        self.freeing.is_held_back(durable)
+        self.numbered.is_held_back(durable)
     }
 
     /// Whether the file of a segment that was given up could not be checked.
@@ -525,7 +509,6 @@ impl Segments {
     fn publish(&self, state: &State) {
         self.ahead_bytes.store(ahead_of(state), Ordering::Release);
         self.ready.store(state.prepared.is_some(), Ordering::Release);
-        self.data_bytes.store(state.sizes.values().sum(), Ordering::Release);
     }
 
     /// Frees the oldest segment that reclaim gave up. Returns false if no segment can be freed now,
@@ -537,7 +520,7 @@ impl Segments {
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<bool, Failure> {
         self.stuck.store(false, Ordering::Release);
-        let Some(number) = self.freeing.begin(wanted.durable) else { return Ok(false) };
+        let Some(number) = self.numbered.begin(wanted.durable) else { return Ok(false) };
         self.remove_index(number);
         let name = segment_name(number);
         let enough = ahead_of(state) >= wanted.ahead_bytes;
@@ -552,10 +535,8 @@ impl Segments {
             }
         }
         self.sync_folder()?;
-        state.sizes.remove(&number);
         self.publish(state);
-        // `kept_bytes` reads what both steps change. Between them, it is one segment too low.
-        self.freeing.end();
+        self.numbered.end();
         Ok(true)
     }
 
@@ -672,7 +653,7 @@ impl Segments {
 
     /// Creates a blank spare: a file that is allocated but not written.
     fn allocate(&self, state: &mut State, size: u64) -> Result<Spare, Failure> {
-        let taken = ahead_of(state) + state.sizes.values().sum::<u64>() + self.index_bytes();
+        let taken = ahead_of(state) + self.data_bytes().all + self.index_bytes();
         if self.bytes_max.is_some_and(|max| taken + size > max) {
             return Err(Failure::new("allocate", "a segment", io::ErrorKind::StorageFull.into()));
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
-use crate::files::holds::SegmentHold;
+use crate::files::numbered::SegmentHold;
 use crate::files::pieces::write_gently;
 use crate::files::segments::segment_name;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
