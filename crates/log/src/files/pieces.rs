@@ -35,13 +35,21 @@ pub(super) enum Pace {
     Urgent,
 }
 
-/// Writes a file that nobody waits for, and syncs it. Rests after each piece.
-pub(crate) fn write_gently(disk: &dyn Disk, file: &dyn DiskFile, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file, and syncs it. Rests after each piece, until `hurries` returns true.
+pub(crate) fn write_in_pieces(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    bytes: &[u8],
+    hurries: &dyn Fn() -> bool,
+) -> io::Result<()> {
     let mut offset = 0;
-    for piece in bytes.chunks(SMALL_BYTES as usize) {
-        file.write_at(piece, offset)?;
-        offset += piece.len() as u64;
-        if offset < bytes.len() as u64 {
+    while offset < bytes.len() {
+        let left = bytes.len() - offset;
+        let is_gentle = !hurries();
+        let piece = left.min(if is_gentle { SMALL_BYTES as usize } else { left });
+        file.write_at(&bytes[offset..offset + piece], offset as u64)?;
+        offset += piece;
+        if is_gentle && piece < left {
             file.sync_data()?;
             disk.rest(REST);
         }
@@ -108,7 +116,9 @@ pub(super) fn remove_in_pieces(
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGE_BYTES, Pace, fill, remove_in_pieces};
+    use std::cell::Cell;
+
+    use super::{LARGE_BYTES, Pace, SMALL_BYTES, fill, remove_in_pieces, write_in_pieces};
     use crate::disk::Disk as _;
     use crate::disk::fault::FaultDisk;
 
@@ -149,6 +159,26 @@ mod tests {
         let is_first = |left| left > SIZE - START - LARGE_BYTES;
         let pace = |left| if is_first(left) { Pace::Gentle } else { Pace::Urgent };
         assert_eq!(calls(pace), 16 + 16 + 2);
+    }
+
+    #[test]
+    fn a_file_is_written_in_one_piece_as_soon_as_somebody_waits() {
+        let pieces = 10;
+        let bytes: Vec<u8> = (0..=255).cycle().take(pieces * SMALL_BYTES as usize).collect();
+        for gentle in [0, 4, pieces] {
+            let disk = FaultDisk::new(1, SIZE);
+            let file = disk.create("new.idx").unwrap();
+            let before = disk.calls();
+            let written = Cell::new(0);
+            let hurries = || written.replace(written.get() + 1) >= gentle;
+            write_in_pieces(&disk, &*file, &bytes, &hurries).unwrap();
+            // The rest is one piece. A sync and a rest follow each piece but the last.
+            let pieces = pieces.min(gentle + 1) as u64;
+            assert_eq!((disk.calls() - before, disk.rests()), (2 * pieces, pieces - 1));
+            let mut found = vec![0; bytes.len()];
+            file.read_at(&mut found, 0).unwrap();
+            assert!(found == bytes);
+        }
     }
 
     #[test]

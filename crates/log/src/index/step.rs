@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::files::numbered::SegmentHold;
-use crate::files::pieces::write_gently;
+use crate::files::pieces::write_in_pieces;
 use crate::files::segments::segment_name;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
 use crate::index::build::{Built, Pace, Sealed, build};
@@ -31,8 +31,7 @@ pub(crate) struct Indexes {
     shelf: Mutex<Shelf>,
     /// Locked while an index is built, so that only one thread builds.
     work: Mutex<()>,
-    /// The number of threads that need an index to read jobs. Meanwhile builds do not
-    /// rest, but writes of index files do: see [`write_gently`].
+    /// The number of threads that need an index to read jobs.
     readers: AtomicU32,
     /// No index is built any more.
     is_stopping: AtomicBool,
@@ -40,6 +39,23 @@ pub(crate) struct Indexes {
     is_urgent: AtomicBool,
     /// Bytes of the index files that were written since the log was opened.
     written_bytes: AtomicU64,
+}
+
+/// A thread that needs an index to read jobs. It counts among the readers until it is dropped.
+#[derive(Debug)]
+struct Reader<'a>(&'a AtomicU32);
+
+impl<'a> Reader<'a> {
+    fn new(readers: &'a AtomicU32) -> Self {
+        readers.fetch_add(1, Ordering::Relaxed);
+        Self(readers)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,9 +76,12 @@ impl Indexes {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody waits for the index that is built now, or for the next one.
+    /// Whether the work on an index may not rest: somebody waits for this index, or for the next
+    /// one, or for the end of the work.
     fn must_hurry(&self) -> bool {
-        self.is_urgent.load(Ordering::Relaxed) || self.readers.load(Ordering::Relaxed) > 0
+        self.is_stopping.load(Ordering::Relaxed)
+            || self.is_urgent.load(Ordering::Relaxed)
+            || self.readers.load(Ordering::Relaxed) > 0
     }
 
     /// The shelf, without the segments before `first`: the log has given them up.
@@ -202,16 +221,11 @@ impl Log {
         let gone = || IndexError::Gone { file: segment_name(segment) };
         let classify = *self.classify.get().ok_or_else(gone)?;
         // Another build may be in progress, and must not rest while this reader waits for it.
-        self.indexes.readers.fetch_add(1, Ordering::Relaxed);
-        let built = {
-            let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
-            self.build(segment, classify).map(|built| {
-                let written = self.write_index(&built);
-                (built, written)
-            })
-        };
-        self.indexes.readers.fetch_sub(1, Ordering::Relaxed);
-        built
+        let _reader = Reader::new(&self.indexes.readers);
+        let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let built = self.build(segment, classify)?;
+        let written = self.write_index(&built);
+        Ok((built, written))
     }
 
     /// Whether an index file of this size leaves enough room for the segments of the log.
@@ -268,12 +282,11 @@ impl Log {
         let end = (next.previous_end.offset(), next.previous_crc);
         let began = Cell::new(Instant::now());
         let rest = || {
-            let is_stopping = self.indexes.is_stopping.load(Ordering::Relaxed);
-            if !is_stopping && !self.indexes.must_hurry() {
+            if !self.indexes.must_hurry() {
                 self.segments.rest(began.get().elapsed().min(REST_MAX));
             }
             began.set(Instant::now());
-            !is_stopping
+            !self.indexes.is_stopping.load(Ordering::Relaxed)
         };
         let slots = self.open_batch().live.slots_in(number);
         build(Sealed { file: &*file, header, end, slots }, classify, Pace::new(&rest))
@@ -290,7 +303,8 @@ impl Log {
         }
         // The file counts as used before it exists, so that it is removed with its segment.
         let before = self.segments.set_index(segment, Some(bytes.len() as u64));
-        if let Err(source) = write_file(&**disk, segment, &bytes) {
+        let hurries = || self.indexes.must_hurry();
+        if let Err(source) = write_file(&**disk, segment, &bytes, &hurries) {
             let _ = disk.remove(&new_index_name(segment));
             self.segments.set_index(segment, before);
             return Err(IndexError::write(&name, source));
@@ -305,7 +319,12 @@ impl Log {
 
 /// Writes the file under another name, and renames it. The folder is not synced: if the rename is
 /// lost, the index is built again.
-fn write_file(disk: &dyn Disk, segment: u32, bytes: &[u8]) -> io::Result<()> {
+fn write_file(
+    disk: &dyn Disk,
+    segment: u32,
+    bytes: &[u8],
+    hurries: &dyn Fn() -> bool,
+) -> io::Result<()> {
     let name = new_index_name(segment);
     let file = match disk.create(&name) {
         // An earlier write failed.
@@ -315,6 +334,79 @@ fn write_file(disk: &dyn Disk, segment: u32, bytes: &[u8]) -> io::Result<()> {
         }
         other => other?,
     };
-    write_gently(disk, &*file, bytes)?;
+    write_in_pieces(disk, &*file, bytes, hurries)?;
     disk.rename(&name, &index_name(segment))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::disk::fault::FaultDisk;
+    use crate::index::Class;
+    use crate::settings::Settings;
+    use crate::types::{Meta, QueueRef};
+
+    fn classify(meta: &Meta<'_>) -> Option<Class> {
+        let class = Class { list: 0, key: (0, meta.id), next_key: (0, meta.id), band: 1 };
+        (meta.id != 0).then_some(class)
+    }
+
+    /// A log with segments that need an index.
+    fn filled(disk: &FaultDisk) -> Log {
+        let settings =
+            Settings { segment_bytes: 256 << 10, classify: Some(classify), ..Settings::default() };
+        let log = Log::open(Arc::new(disk.clone()), settings, 1, &mut |_| ()).unwrap().0;
+        let queue = QueueRef { number: 1, name: b"mail" };
+        for id in 1.. {
+            let meta =
+                Meta { id, priority: 0, ttr: 60, created_ms: 1, due_ms: 0, state: 1, options: b"" };
+            log.put(1, queue, &meta, &[7; 100]);
+            log.commit_step(1).unwrap();
+            log.prepare_step().unwrap();
+            if log.durable().segment() > 2 {
+                break;
+            }
+        }
+        log
+    }
+
+    /// The rests while an index is built and written.
+    fn rests(disk: &FaultDisk, log: &Log) -> u64 {
+        let before = disk.rests();
+        assert!(log.index_step().unwrap().is_some());
+        disk.rests() - before
+    }
+
+    #[test]
+    fn a_build_does_not_rest_while_a_reader_waits() {
+        let disk = FaultDisk::new(1, 64 << 20);
+        let log = filled(&disk);
+        let reader = Reader::new(&log.indexes.readers);
+        assert_eq!(rests(&disk, &log), 0);
+        drop(reader);
+        assert!(rests(&disk, &log) > 0);
+    }
+
+    #[test]
+    fn a_reader_counts_from_before_it_waits_for_a_build_to_its_end() {
+        let disk = FaultDisk::new(1, 64 << 20);
+        let log = filled(&disk);
+        let readers = || log.indexes.readers.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            // As if another thread built an index.
+            let work = log.indexes.work.lock().unwrap();
+            let reader = scope.spawn(|| log.find_in_segment(1, 1).unwrap());
+            while readers() == 0 {
+                assert!(!reader.is_finished(), "it waits for the build");
+                thread::yield_now();
+            }
+            drop(work);
+            assert!(reader.join().unwrap().is_some());
+        });
+        assert_eq!(readers(), 0);
+        let gone = log.find_in_segment(log.durable().segment(), 1);
+        assert!(gone.is_err() && readers() == 0, "the segment is not sealed yet");
+    }
 }
