@@ -25,9 +25,6 @@ impl Shared {
     /// One step of the reclaim thread.
     pub(crate) fn reclaim_if_wanted(&self, now: Millis) -> Step {
         self.look_at_disk(now);
-        if !self.reclaim_wanted(now) {
-            return Step::Idle;
-        }
         match self.reclaim_step(now) {
             Ok(true) if self.reclaim_hurries() => Step::WorkedInHaste,
             Ok(true) => Step::Worked,
@@ -56,27 +53,20 @@ impl Shared {
         }
     }
 
-    fn reclaim_wanted(&self, now: Millis) -> bool {
-        let Some(log) = &self.log else { return false };
-        self.rescue_again_if_due(log, now);
-        log.unreadable_segment().is_some()
-            || lock(&self.reclaim_slice).is_some()
-            || self.log_wants_reclaim(log)
-    }
-
-    fn log_wants_reclaim(&self, log: &Log) -> bool {
-        let is_wanted = log.reclaim_wanted();
-        self.reclaim_rests.store(log.reclaim_lag(), Ordering::Relaxed);
-        is_wanted
-    }
-
     /// Whether the log lacks space, so that it refuses puts now or soon, or is much too big.
     fn reclaim_hurries(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.usage().short || log.reclaim_hurries())
     }
 
+    /// Does a slice of work, if reclaim is wanted. Returns false if there was nothing to do.
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
         let Some(log) = &self.log else { return Ok(false) };
+        let done = self.reclaim_some(log, now);
+        self.reclaim_rests.store(log.reclaim_lag(), Ordering::Relaxed);
+        done
+    }
+
+    fn reclaim_some(&self, log: &Log, now: Millis) -> Result<bool, ReclaimError> {
         self.rescue_again_if_due(log, now);
         if let Some(segment) = log.unreadable_segment() {
             let done = self.rescue_step(log, segment, now);
@@ -86,7 +76,7 @@ impl Shared {
             return done;
         }
         let mut unfinished = lock(&self.reclaim_slice);
-        if unfinished.is_none() && !self.log_wants_reclaim(log) {
+        if unfinished.is_none() && !log.reclaim_wanted() {
             return Ok(false);
         }
         let first = log.first_segment();

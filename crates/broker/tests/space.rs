@@ -46,35 +46,73 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
     puts
 }
 
+/// A broker without threads whose jobs mostly end at once.
+struct Busy {
+    disk: log::FaultDisk,
+    broker: Broker,
+    session: SessionId,
+}
+
+impl Busy {
+    fn new() -> Self {
+        let disk = log::FaultDisk::new(1, 64 << 20);
+        let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+        let options = Options::without_threads(Arc::new(disk.clone()), log);
+        let broker = Broker::open(options, NOW).expect("it is empty").0;
+        let session = broker.turn(NOW).open_session(0);
+        Self { disk, broker, session }
+    }
+
+    /// Puts a job. Also returns how much the turn must rest.
+    fn put(&self) -> (JobId, u32) {
+        let mut turn = self.broker.turn(NOW);
+        let body = [b'x'; 1000];
+        let id = turn.caller(self.session).put(NewJob::default(), body[..].into()).value;
+        (id.expect("there is room"), turn.rests())
+    }
+
+    /// Puts and finishes jobs until turns must rest, because reclaim is behind. Keeps some jobs.
+    fn get_behind(&self) {
+        for _ in 0..1000 {
+            for n in 0..200 {
+                let (id, _) = self.put();
+                if n % 25 > 0 {
+                    let ended = self.broker.turn(NOW).caller(self.session).finish(id);
+                    ended.value.expect("no session holds it");
+                }
+                work_without_reclaim(&self.broker);
+            }
+            self.broker.reclaim_step(NOW).expect("nothing is damaged");
+            if self.put().1 > 0 {
+                return;
+            }
+        }
+        panic!("reclaim is never behind");
+    }
+}
+
 #[test]
 fn turns_that_append_rest_while_reclaim_is_behind() {
-    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
-    let broker = Broker::open(Options::without_threads(disk, log), NOW).expect("it is empty").0;
-    let session = broker.turn(NOW).open_session(0);
-    let put = || {
-        let mut turn = broker.turn(NOW);
-        let body = [b'x'; 1000];
-        let id = turn.caller(session).put(NewJob::default(), body[..].into()).value;
-        (id.expect("there is room"), turn.rests())
-    };
-    put();
-    assert_eq!(put().1, 0, "reclaim has nothing to do");
-    for round in 0.. {
-        assert!(round < 1000, "reclaim is never behind");
-        for _ in 0..200 {
-            let (id, _) = put();
-            broker.turn(NOW).caller(session).finish(id).value.expect("no session holds it");
-            work_without_reclaim(&broker);
-        }
-        broker.reclaim_step(NOW).expect("nothing is damaged");
-        if put().1 > 0 {
-            break;
-        }
+    let busy = Busy::new();
+    busy.put();
+    assert_eq!(busy.put().1, 0, "reclaim has nothing to do");
+    busy.get_behind();
+    assert_eq!(busy.broker.turn(NOW).rests(), 0, "this turn has appended nothing");
+    work(&busy.broker);
+    assert_eq!(busy.put().1, 0, "reclaim is not behind any more");
+}
+
+#[test]
+fn no_turn_rests_while_reclaim_rescues_what_it_cannot_read() {
+    let busy = Busy::new();
+    busy.get_behind();
+    busy.disk.fail_reads(0..u64::MAX);
+    while busy.broker.reclaim_step(NOW).is_ok() {
+        assert!(busy.put().1 > 0, "it still copies what it has read");
     }
-    assert_eq!(broker.turn(NOW).rests(), 0, "this turn has appended nothing");
-    work(&broker);
-    assert_eq!(put().1, 0, "reclaim is not behind any more");
+    assert_eq!(busy.put().1, 0, "reclaim frees nothing now");
+    assert!(busy.broker.reclaim_step(NOW).expect("the bodies are in memory"));
+    assert_eq!(busy.put().1, 0, "nobody knows how long the rescue takes");
 }
 
 #[test]

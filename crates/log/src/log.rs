@@ -402,7 +402,12 @@ impl Log {
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
-        segment + segment.max(segment / 2 + finishes) + segment * self.update_segments
+        segment + segment.max(segment / 2 + finishes) + self.reserve_for_updates()
+    }
+
+    /// The bytes of the reserve that only updates can use.
+    pub(crate) fn reserve_for_updates(&self) -> u64 {
+        self.segments.segment_bytes * self.update_segments
     }
 
     /// The limit of ids. The owner can use ids below it.

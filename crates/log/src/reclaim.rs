@@ -149,6 +149,20 @@ pub(crate) struct Cursor {
     starved_at: Option<Starved>,
 }
 
+impl Cursor {
+    /// Reclaim does not hurry, and clients need not rest. Returns the lag until now.
+    fn forget_haste(&mut self) -> u32 {
+        self.hurries = false;
+        std::mem::take(&mut self.lag)
+    }
+
+    /// Stops, because this segment cannot be read.
+    fn stop_at(&mut self, segment: u32) {
+        (self.stopped, self.unreadable) = (true, Some(segment));
+        self.forget_haste();
+    }
+}
+
 impl Log {
     /// Whether reclaim should run now. Normally, there are two conditions. The files must be larger
     /// than 1.4 times the live bytes plus a segment, or plus two segments if clients finish the
@@ -168,11 +182,12 @@ impl Log {
         let segment = self.segments.segment_bytes;
         let reserve = self.put_reserve(&open).next_multiple_of(segment);
         // The open batch may have begun segments whose files the committer has not taken yet.
-        let data_bytes = self.segments.data_bytes().kept + open.claimed_bytes + open.claimed_big_bytes;
+        let data_bytes =
+            self.segments.data_bytes().kept + open.claimed_bytes + open.claimed_big_bytes;
         let ahead_bytes = self.segments.ahead_bytes().saturating_sub(open.claimed_bytes);
         drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        let lag_before = std::mem::take(&mut cursor.lag);
+        let lag_before = cursor.forget_haste();
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
             return false;
         }
@@ -191,6 +206,7 @@ impl Log {
             remaining,
             index: index_bytes,
             reserve,
+            for_updates: self.reserve_for_updates(),
             to_copy: (!is_dying).then_some(oldest_bytes),
         };
         let is_small = file_bytes + ahead_bytes <= space.bound() - segment;
@@ -213,9 +229,6 @@ impl Log {
         // A segment that is copied in part gives nothing back. Its copies can make the log seem small
         // enough, but reclaim must go on to hurry, and clients to rest, until the segment is free.
         let must_free = cursor.too_big_with == Some(first);
-        if !presses && !must_free {
-            cursor.passes.end();
-        }
         if !has_garbage {
             cursor.passes = Passes::default();
         }
@@ -233,6 +246,9 @@ impl Log {
             cursor.lag = space.lag().min(lag_before + 1);
         }
         cursor.hurries = helps || must_free;
+        if !cursor.hurries {
+            cursor.passes.end();
+        }
         if void || cursor.hurries {
             return true;
         }
@@ -286,8 +302,7 @@ impl Log {
         }
         let slice = self.read_slice(&mut cursor, first);
         if slice.is_err() {
-            cursor.stopped = true;
-            cursor.unreadable = Some(first);
+            cursor.stop_at(first);
         }
         slice.map(Some)
     }
@@ -323,7 +338,7 @@ impl Log {
     pub fn begin_rescue(&self, segment: u32) {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if segment == self.open_batch().first {
-            (cursor.stopped, cursor.unreadable) = (true, Some(segment));
+            cursor.stop_at(segment);
         }
     }
 

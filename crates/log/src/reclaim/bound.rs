@@ -17,18 +17,20 @@ pub(super) struct Space {
     pub(super) remaining: u64,
     /// The index files.
     pub(super) index: u64,
-    /// The files that must stay ready for finishes and for reclaim.
+    /// The files that must stay ready for finishes, for reclaim and for updates.
     pub(super) reserve: u64,
+    /// The part of the reserve that only updates can use.
+    pub(super) for_updates: u64,
     /// What lives in the oldest segment. `None`: clients finish these jobs so soon that reclaim
     /// probably need not copy them.
     pub(super) to_copy: Option<u64>,
 }
 
 impl Space {
-    /// All files together take at most twice the live bytes and four segments. One of these segments
-    /// is for what is appended until reclaim has freed another.
+    /// All files together take at most twice the live bytes and four segments, besides the reserve
+    /// for updates. One of the four segments is for what is appended until reclaim has freed another.
     pub(super) fn bound(self) -> u64 {
-        2 * self.live + 4 * self.segment
+        2 * self.live + 4 * self.segment + self.for_updates
     }
 
     /// Whether the files will exceed the bound before reclaim has freed a segment, unless it hurries.
@@ -94,6 +96,7 @@ mod tests {
             remaining: SEGMENT - used_of_head,
             index: 0,
             reserve: SEGMENT,
+            for_updates: 0,
             to_copy: Some(0),
         }
     }
@@ -117,7 +120,8 @@ mod tests {
             let unusual = Space { data: usual.data + more, live: usual.live + more, ..usual };
             let end = unusual.used_max() + SEGMENT / 2;
             assert_eq!(end % SEGMENT, unusual.data % SEGMENT, "the files end there");
-            assert!(end + unusual.reserve + unusual.margin() <= unusual.bound());
+            let end_max = unusual.bound() - unusual.reserve - unusual.margin();
+            assert!((end_max - SEGMENT + 1..=end_max).contains(&end), "{more} bytes more");
         }
     }
 }
