@@ -288,10 +288,7 @@ impl Api {
         let mut items = Vec::new();
         for row in &rows {
             items.push(self.shown_connection(row));
-            // Each of these connections took a turn.
-            if items.len().is_multiple_of(50) {
-                http_api::between_turns().await;
-            }
+            http_api::between_turns().await;
         }
         let next = next.map(|(thread, place)| format!("{thread} {place}"));
         Ok(types::Connections {
