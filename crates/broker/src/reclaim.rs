@@ -62,8 +62,14 @@ impl Shared {
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
         let Some(log) = &self.log else { return Ok(false) };
         let done = self.reclaim_some(log, now);
-        self.reclaim_rests.store(log.reclaim_lag(), Ordering::Relaxed);
+        // Clients rest only for a reclaim that makes progress.
+        let has_worked = done.as_ref().is_ok_and(|has_worked| *has_worked);
+        self.set_reclaim_rests(if has_worked { log.reclaim_lag() } else { 0 });
         done
+    }
+
+    fn set_reclaim_rests(&self, rests: u32) {
+        self.reclaim_rests.store(rests, Ordering::Relaxed);
     }
 
     fn reclaim_some(&self, log: &Log, now: Millis) -> Result<bool, ReclaimError> {
@@ -76,8 +82,12 @@ impl Shared {
             return done;
         }
         let mut unfinished = lock(&self.reclaim_slice);
-        if unfinished.is_none() && !log.reclaim_wanted() {
-            return Ok(false);
+        if unfinished.is_none() {
+            if !log.reclaim_wanted() {
+                return Ok(false);
+            }
+            // The step can take long if it must read.
+            self.set_reclaim_rests(log.reclaim_lag());
         }
         let first = log.first_segment();
         match self.load_for_reclaim(first, now) {

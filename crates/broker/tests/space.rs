@@ -83,7 +83,9 @@ impl Busy {
                 work_without_reclaim(&self.broker);
             }
             self.broker.reclaim_step(NOW).expect("nothing is damaged");
-            if self.put().1 > 0 {
+            let rests = self.put().1;
+            if rests > 0 {
+                assert_eq!(rests, 1, "each slice of reclaim makes them longer by one");
                 return;
             }
         }

@@ -149,20 +149,6 @@ pub(crate) struct Cursor {
     starved_at: Option<Starved>,
 }
 
-impl Cursor {
-    /// Reclaim does not hurry, and clients need not rest. Returns the lag until now.
-    fn forget_haste(&mut self) -> u32 {
-        self.hurries = false;
-        std::mem::take(&mut self.lag)
-    }
-
-    /// Stops, because this segment cannot be read.
-    fn stop_at(&mut self, segment: u32) {
-        (self.stopped, self.unreadable) = (true, Some(segment));
-        self.forget_haste();
-    }
-}
-
 impl Log {
     /// Whether reclaim should run now. Normally, there are two conditions. The files must be larger
     /// than 1.4 times the live bytes plus a segment, or plus two segments if clients finish the
@@ -187,7 +173,8 @@ impl Log {
         let ahead_bytes = self.segments.ahead_bytes().saturating_sub(open.claimed_bytes);
         drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        let lag_before = cursor.forget_haste();
+        let lag_before = std::mem::take(&mut cursor.lag);
+        cursor.hurries = false;
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
             return false;
         }
@@ -265,9 +252,11 @@ impl Log {
     /// How far reclaim is behind clients that append, from 0 to 8, as of the last call of
     /// [`Log::reclaim_wanted`]. It is more than 0 only if reclaim hurries, because the files would
     /// exceed the bound of their size before reclaim has freed a segment. The owner should then slow
-    /// its clients down. Each call of [`Log::reclaim_wanted`] raises it by at most 1.
+    /// its clients down. Each call of [`Log::reclaim_wanted`] raises it by at most 1. It is 0 as soon
+    /// as reclaim has stopped, because then nobody knows when the segment becomes free.
     pub fn reclaim_lag(&self) -> u32 {
-        self.cursor.lock().unwrap_or_else(PoisonError::into_inner).lag
+        let cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor.stopped { 0 } else { cursor.lag }
     }
 
     /// Reads the next slice of the oldest segment. The caller must not hold the owner's lock,
@@ -302,7 +291,8 @@ impl Log {
         }
         let slice = self.read_slice(&mut cursor, first);
         if slice.is_err() {
-            cursor.stop_at(first);
+            cursor.stopped = true;
+            cursor.unreadable = Some(first);
         }
         slice.map(Some)
     }
@@ -338,7 +328,7 @@ impl Log {
     pub fn begin_rescue(&self, segment: u32) {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if segment == self.open_batch().first {
-            cursor.stop_at(segment);
+            (cursor.stopped, cursor.unreadable) = (true, Some(segment));
         }
     }
 

@@ -32,7 +32,7 @@ pub struct Settings {
     pub classify: Option<Classify>,
     /// How many segments of the reserve only updates can use, besides those for finishes and
     /// reclaim. An owner that must write updates even if [`crate::Log::admits_update`] is false
-    /// needs one. Default: 0.
+    /// needs one. The files may take these segments in addition. Default: 0.
     pub update_segments: u64,
 }
 

@@ -35,7 +35,7 @@ pub(super) enum Pace {
     Urgent,
 }
 
-/// Writes a file, and syncs it. Rests after each piece, until `hurries` returns true.
+/// Writes a file, and syncs it. Syncs and rests after each piece, unless `hurries` returns true.
 pub(crate) fn write_in_pieces(
     disk: &dyn Disk,
     file: &dyn DiskFile,
@@ -44,12 +44,12 @@ pub(crate) fn write_in_pieces(
 ) -> io::Result<()> {
     let mut offset = 0;
     while offset < bytes.len() {
-        let left = bytes.len() - offset;
-        let is_gentle = !hurries();
-        let piece = left.min(if is_gentle { SMALL_BYTES as usize } else { left });
-        file.write_at(&bytes[offset..offset + piece], offset as u64)?;
-        offset += piece;
-        if is_gentle && piece < left {
+        let hurries = hurries();
+        let piece = if hurries { LARGE_BYTES } else { SMALL_BYTES } as usize;
+        let end = bytes.len().min(offset + piece);
+        file.write_at(&bytes[offset..end], offset as u64)?;
+        offset = end;
+        if offset < bytes.len() && !hurries {
             file.sync_data()?;
             disk.rest(REST);
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_in_one_piece_as_soon_as_somebody_waits() {
+    fn a_file_is_written_in_a_large_piece_as_soon_as_somebody_waits() {
         let pieces = 10;
         let bytes: Vec<u8> = (0..=255).cycle().take(pieces * SMALL_BYTES as usize).collect();
         for gentle in [0, 4, pieces] {

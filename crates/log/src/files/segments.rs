@@ -281,10 +281,10 @@ impl Segments {
     /// such a segment, this function removes files of the reserve. The log does not need these
     /// files now, because it can write nothing else before the big entry.
     ///
-    /// When the segment becomes the head, `ahead_bytes` no longer counts it. `claimed_bytes` of the
-    /// open batch no longer counts it either (see `batch.rs`). Appenders compute the free room from
-    /// both numbers, so they must see both changes or none. `settle` gets a function that updates
-    /// `ahead_bytes`. `settle` must hold the appenders' lock while it calls that function and
+    /// When the segment becomes the head, `ahead_bytes` no longer counts it, but `data_bytes` does.
+    /// `claimed_bytes` of the open batch no longer counts it either (see `batch.rs`). Appenders and
+    /// reclaim add these numbers, so they must see all changes or none. `settle` gets a function that
+    /// updates the first two. `settle` must hold the appenders' lock while it calls that function and
     /// reduces `claimed_bytes`.
     pub(crate) fn take(
         &self,
