@@ -45,10 +45,12 @@ impl Space {
 
     /// How much clients must rest while reclaim hurries, from 0 to 8.
     ///
-    /// They begin three eighths of a segment before the limit, and rest most from one eighth on. With
-    /// many live bytes, they begin earlier by another [`Space::margin`]: clients that rest still append
-    /// a little, and reclaim copies many segments before it reaches one with garbage. With more live
-    /// bytes than a segment, this is 8 as soon as [`Space::used_max`] makes the log too big.
+    /// It is more than 0 from three eighths of a segment before the limit on, and highest from one
+    /// eighth on. With many live bytes, it begins earlier by another [`Space::margin`]: clients that
+    /// rest still append a little, and reclaim copies many segments before it reaches one with garbage.
+    ///
+    /// Reclaim can begin to hurry later than that. Then this is high at once: up to 8, with more live
+    /// bytes than a segment.
     pub(super) fn lag(self) -> u32 {
         let excess = self.used_soon() + self.margin() + self.segment * 3 / 8;
         let excess = excess.saturating_sub(self.used_max());
