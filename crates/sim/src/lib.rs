@@ -35,6 +35,7 @@ mod workload;
 mod world;
 
 pub use machine::cluster::Replication;
+pub use model::Tally;
 pub use oracle::Judgements;
 pub use runner::{BrokenPromise, Options, RunKind, run, run_many};
 pub use sabotage::Sabotage;

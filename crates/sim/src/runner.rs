@@ -99,25 +99,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
         world.note_memory();
         world.summary.hash = world.trace.hash();
         world.summary.refusals = world.model.refusals;
-        let tally = world.model.tally;
-        world.summary.grabs = tally.grabs;
-        world.summary.wake_ups = tally.wake_ups;
-        world.summary.joins = tally.joins;
-        world.summary.ends = tally.ends;
-        world.summary.opens = tally.opens;
-        world.summary.copies = tally.copies;
-        world.summary.expiries = tally.expiries;
-        world.summary.sweep_rests = tally.sweep_rests;
-        world.summary.idle_queues = tally.idle_queues;
-        world.summary.letters = tally.letters;
-        world.summary.rejections = tally.rejections;
-        world.summary.duplicates = tally.duplicates;
-        world.summary.room_waits = tally.room_waits;
-        world.summary.claimed = tally.claimed;
-        world.summary.kept_results = tally.kept_results;
-        world.summary.bumps = tally.bumps;
-        world.summary.texts = tally.texts;
-        world.summary.calls = tally.calls;
+        world.summary.tally = world.model.tally;
         world.summary.judged = world.oracle.judged();
         world.summary.replication = world.replication();
         Ok(world.summary)
@@ -183,24 +165,7 @@ impl Summary {
             refusals_with_policies,
             recovered_jobs,
             lost_changes,
-            grabs,
-            wake_ups,
-            joins,
-            ends,
-            opens,
-            copies,
-            expiries,
-            sweep_rests,
-            idle_queues,
-            letters,
-            rejections,
-            duplicates,
-            room_waits,
-            claimed,
-            kept_results,
-            bumps,
-            texts,
-            calls,
+            tally,
             long_clearings,
             held_chores,
             memory_refusals,
@@ -224,24 +189,7 @@ impl Summary {
         self.refusals_with_policies += refusals_with_policies;
         self.recovered_jobs += recovered_jobs;
         self.lost_changes += lost_changes;
-        self.grabs += grabs;
-        self.wake_ups += wake_ups;
-        self.joins += joins;
-        self.ends += ends;
-        self.opens += opens;
-        self.copies += copies;
-        self.expiries += expiries;
-        self.sweep_rests += sweep_rests;
-        self.idle_queues += idle_queues;
-        self.letters += letters;
-        self.rejections += rejections;
-        self.duplicates += duplicates;
-        self.room_waits += room_waits;
-        self.claimed += claimed;
-        self.kept_results += kept_results;
-        self.bumps += bumps;
-        self.texts += texts;
-        self.calls += calls;
+        self.tally.add(tally);
         self.long_clearings += long_clearings;
         self.held_chores += held_chores;
         self.memory_refusals += memory_refusals;

@@ -23,7 +23,7 @@ use crate::machine::cluster::{Cluster, Replication};
 use crate::machine::link::Link;
 use crate::machine::process::Process;
 use crate::machine::storage::Storage;
-use crate::model::{Model, Name, Need, Setting};
+use crate::model::{Model, Name, Need, Setting, Tally};
 use crate::oracle::{Judgements, LeasedJob, Oracle};
 use crate::plan::{Plan, StorageKind};
 use crate::rng::Rng;
@@ -96,42 +96,8 @@ pub struct Summary {
     pub refusals_with_policies: u64,
     /// Changes that a restart lost. No reply had reported these changes.
     pub lost_changes: u64,
-    /// Jobs that Gearman workers grabbed.
-    pub grabs: u64,
-    /// Sleeping workers that woke.
-    pub wake_ups: u64,
-    /// Submits that joined a job.
-    pub joins: u64,
-    /// How often a foreground client received the news that its job had ended.
-    pub ends: u64,
-    /// Reads that Kestrel's clients opened.
-    pub opens: u64,
-    /// Jobs that puts created in addition to the requested jobs.
-    pub copies: u64,
-    /// Jobs that expired.
-    pub expiries: u64,
-    /// Sweeps that left expired jobs to a later sweep, as a policy says.
-    pub sweep_rests: u64,
-    /// Queues that the server removed because they were idle.
-    pub idle_queues: u64,
-    /// Jobs that expired or made room, and became dead letters, if the policy kept any.
-    pub letters: u64,
-    /// Puts that policies refused.
-    pub rejections: u64,
-    /// Puts that found a job with their key.
-    pub duplicates: u64,
-    /// Puts that waited for room.
-    pub room_waits: u64,
-    /// Puts that found a job that had ended.
-    pub claimed: u64,
-    /// Submits that got the kept result of a job that had ended.
-    pub kept_results: u64,
-    /// Jobs that a put made more urgent.
-    pub bumps: u64,
-    /// Requests of Kestrel's text protocol.
-    pub texts: u64,
-    /// Calls of Kestrel's thrift protocol.
-    pub calls: u64,
+    /// What the model saw.
+    pub tally: Tally,
     /// Flushes and removals of queues that took several slices.
     pub long_clearings: u64,
     /// Turns in which long operations waited because the log was behind.

@@ -38,6 +38,7 @@ mod rooms;
 mod routes;
 mod session;
 mod submit;
+mod tally;
 mod time;
 mod unique;
 mod work;
@@ -58,6 +59,7 @@ pub(crate) use restart::Recovered;
 use rooms::{Blocked, RoomWait};
 pub(crate) use session::Observed;
 use session::{Expected, Reading};
+pub use tally::Tally;
 use work::Worker;
 
 use crate::protocol::Protocol;
@@ -157,47 +159,6 @@ pub(crate) struct Model {
     next_room_ticket: u64,
     pub(crate) history: History,
     pub(crate) tally: Tally,
-}
-
-/// Counts events by kind. Tests check that enough events of each kind happened.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tally {
-    /// Puts that waited for room.
-    pub(crate) room_waits: u64,
-    /// Jobs that expired or made room, and became dead letters, if the policy kept any.
-    pub(crate) letters: u64,
-    /// Jobs that Gearman workers grabbed.
-    pub(crate) grabs: u64,
-    /// Workers that were woken.
-    pub(crate) wake_ups: u64,
-    /// Submits that joined another job.
-    pub(crate) joins: u64,
-    /// How often a foreground client received the news that its job had ended.
-    pub(crate) ends: u64,
-    /// Reads that were opened.
-    pub(crate) opens: u64,
-    /// Jobs that puts created in addition to the requested jobs.
-    pub(crate) copies: u64,
-    /// Jobs that expired.
-    pub(crate) expiries: u64,
-    /// Sweeps that left expired jobs to a later sweep, as the policy says.
-    pub(crate) sweep_rests: u64,
-    /// Queues that were removed because they were idle.
-    pub(crate) idle_queues: u64,
-    /// Puts that policies refused.
-    pub(crate) rejections: u64,
-    /// Puts that found a job with their key.
-    pub(crate) duplicates: u64,
-    /// Puts that found a job that had ended.
-    pub(crate) claimed: u64,
-    /// Submits that got the kept result of a job that had ended.
-    pub(crate) kept_results: u64,
-    /// Jobs that a put made more urgent.
-    pub(crate) bumps: u64,
-    /// Requests of Kestrel's text dialect.
-    pub(crate) texts: u64,
-    /// Calls of Kestrel's thrift dialect.
-    pub(crate) calls: u64,
 }
 
 /// The parameters of a job's submit.
