@@ -4,6 +4,7 @@
 //! the sessions. A connection has the number of its session, in hexadecimal digits.
 
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -399,34 +400,29 @@ impl Api {
             Some(text) => parse_place(&self.cursor_key.read(&list, text)?)?.1,
         };
         let (mut found, mut looked_at, mut next) = (Vec::new(), 0, None);
-        loop {
-            let has_ended = {
-                let mut turn = self.turn();
-                turn.begin_slice();
-                let id = turn.queue_id(queue).ok_or_else(|| Problem::no_queue(queue))?;
-                loop {
-                    if place >= turn.session_places() {
-                        break true;
-                    }
-                    if found.len() == limit || looked_at == LOOKS_MAX {
-                        next = Some(place);
-                        break true;
-                    }
-                    if turn.slice_is_spent() {
-                        break false;
-                    }
-                    if let Some(session) = turn.session_at(place) {
-                        looked_at += 1;
-                        found.extend(consumer(&mut turn, session, id));
-                    }
-                    place += 1;
-                }
+        let walk = self.setup.door.slices(|turn| {
+            let Some(id) = turn.queue_id(queue) else {
+                return ControlFlow::Break(Err(Problem::no_queue(queue)));
             };
-            if has_ended {
-                break;
+            loop {
+                if place >= turn.session_places() {
+                    return ControlFlow::Break(Ok(()));
+                }
+                if found.len() == limit || looked_at == LOOKS_MAX {
+                    next = Some(place);
+                    return ControlFlow::Break(Ok(()));
+                }
+                if turn.slice_is_spent() {
+                    return ControlFlow::Continue(());
+                }
+                if let Some(session) = turn.session_at(place) {
+                    looked_at += 1;
+                    found.extend(consumer(turn, session, id));
+                }
+                place += 1;
             }
-            http_api::between_turns().await;
-        }
+        });
+        walk.await?;
         let facts = self.connection_facts(found.iter().map(|(session, _)| *session).collect());
         let facts = facts.await?;
         let items = found.into_iter().filter_map(|(session, consumer)| {

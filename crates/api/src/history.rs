@@ -10,6 +10,7 @@ mod rings;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -229,27 +230,20 @@ async fn record(api: Api, busy: Busy) {
 /// The age of the oldest job that is next in its queue, and the time that the turns took.
 async fn walk(api: &Api) -> (u64, Duration) {
     let (mut cursor, mut oldest_ms, mut in_turns) = (QueueCursor::default(), 0, Duration::ZERO);
-    loop {
-        let has_ended = {
-            let mut turn = api.turn();
-            let began = Instant::now();
-            turn.begin_slice();
-            let has_ended = loop {
-                let Some(queue) = turn.next_queue(&mut cursor) else { break true };
-                oldest_ms = oldest_ms.max(turn.queue_stats_of(queue).head_age_ms);
-                if turn.slice_is_spent() {
-                    break false;
-                }
-            };
-            drop(turn);
-            in_turns += began.elapsed();
-            has_ended
+    let walk = api.setup.door.slices(|turn| {
+        let began = Instant::now();
+        let flow = loop {
+            let Some(queue) = turn.next_queue(&mut cursor) else { break ControlFlow::Break(()) };
+            oldest_ms = oldest_ms.max(turn.queue_stats_of(queue).head_age_ms);
+            if turn.slice_is_spent() {
+                break ControlFlow::Continue(());
+            }
         };
-        if has_ended {
-            return (oldest_ms, in_turns);
-        }
-        http_api::between_turns().await;
-    }
+        in_turns += began.elapsed();
+        flow
+    });
+    walk.await;
+    (oldest_ms, in_turns)
 }
 
 /// The present row, and its moment by the wall clock.

@@ -1,5 +1,6 @@
 //! The jobs of a queue, in pages.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -182,47 +183,40 @@ impl Api {
         let mut place = list.cursor.after.unwrap_or_default().0;
         let mut held = HeldCursor { next: list.cursor.blocks_from };
         let (mut rows, mut looks, mut more) = (Vec::new(), 0, None);
-        loop {
-            let has_ended = {
-                let mut turn = self.turn();
-                turn.begin_slice();
-                let moments = Moments::of(&turn);
-                let queue = turn.queue_id(&list.queue);
-                let queue = queue.ok_or_else(|| Problem::no_queue(&list.queue))?;
-                loop {
-                    // All jobs were found, or there are no more sessions.
-                    let is_done = list.cursor.after.is_none() && rows.len() as u64 == total;
-                    if is_done || place >= u64::from(turn.session_places()) {
-                        break true;
+        let walk = self.setup.door.slices(|turn| {
+            let moments = Moments::of(turn);
+            let Some(queue) = turn.queue_id(&list.queue) else {
+                return ControlFlow::Break(Err(Problem::no_queue(&list.queue)));
+            };
+            loop {
+                // All jobs were found, or there are no more sessions.
+                let is_done = list.cursor.after.is_none() && rows.len() as u64 == total;
+                if is_done || place >= u64::from(turn.session_places()) {
+                    return ControlFlow::Break(Ok(()));
+                }
+                if rows.len() == list.limit || looks == LOOKS_MAX {
+                    more = Some(place);
+                    return ControlFlow::Break(Ok(()));
+                }
+                if turn.slice_is_spent() {
+                    return ControlFlow::Continue(());
+                }
+                looks += 1;
+                let session = turn.session_at(place as u32);
+                let row = session
+                    .map(|session| (session, turn.next_held(session, &mut held, |of| of == queue)));
+                match row {
+                    Some((session, Some(Some(row)))) => {
+                        rows.push(LeasedRow { row, session, moments });
                     }
-                    if rows.len() == list.limit || looks == LOOKS_MAX {
-                        more = Some(place);
-                        break true;
-                    }
-                    if turn.slice_is_spent() {
-                        break false;
-                    }
-                    looks += 1;
-                    let session = turn.session_at(place as u32);
-                    let row = session.map(|session| {
-                        (session, turn.next_held(session, &mut held, |of| of == queue))
-                    });
-                    match row {
-                        Some((session, Some(Some(row)))) => {
-                            rows.push(LeasedRow { row, session, moments });
-                        }
-                        Some((_, Some(None))) => {}
-                        Some((_, None)) | None => {
-                            (place, held) = (place + 1, HeldCursor::default());
-                        }
+                    Some((_, Some(None))) => {}
+                    Some((_, None)) | None => {
+                        (place, held) = (place + 1, HeldCursor::default());
                     }
                 }
-            };
-            if has_ended {
-                break;
             }
-            http_api::between_turns().await;
-        }
+        });
+        walk.await?;
         let next = more.map(|place| ListCursor {
             after: Some((place, 0)),
             blocks_from: held.next,

@@ -5,6 +5,7 @@
 //! Requests share its result. After a walk, the next one waits [`RESTS`] times as long as the turns
 //! took. So the walks use at most 2 % of the broker's time, and requests get older numbers instead.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -195,20 +196,17 @@ impl Surveys {
             let _ = tokio::time::timeout(REST_MIN, last.changed()).await;
         }
     }
+}
 
-    /// Adds the numbers of more queues, in one turn. Returns the moment of the end, if this was the
-    /// last queue, and the time that the turn took.
-    fn walk_slice(
-        &self,
-        cursor: &mut QueueCursor,
-        rows: &mut Vec<Row>,
-    ) -> (Option<(Millis, Millis)>, Duration) {
-        let mut turn = self.door.turn();
+async fn walk(walking: Walking) {
+    let surveys = &walking.0;
+    let (mut cursor, mut rows) = (QueueCursor::default(), Vec::new());
+    let mut in_turns = Duration::ZERO;
+    let walk = surveys.door.slices(|turn| {
         let began = Instant::now();
-        turn.begin_slice();
-        let ended = loop {
-            let Some(queue) = turn.next_queue(cursor) else {
-                break Some((turn.now(), turn.wall_at(turn.now())));
+        let flow = loop {
+            let Some(queue) = turn.next_queue(&mut cursor) else {
+                break ControlFlow::Break((turn.now(), turn.wall_at(turn.now())));
             };
             rows.push(Row {
                 name: turn.queue_name(queue).into(),
@@ -217,26 +215,13 @@ impl Surveys {
                 rates: None,
             });
             if turn.slice_is_spent() {
-                break None;
+                break ControlFlow::Continue(());
             }
         };
-        drop(turn);
-        (ended, began.elapsed())
-    }
-}
-
-async fn walk(walking: Walking) {
-    let surveys = &walking.0;
-    let (mut cursor, mut rows) = (QueueCursor::default(), Vec::new());
-    let mut in_turns = Duration::ZERO;
-    let (taken, taken_wall) = loop {
-        let (ended, time) = surveys.walk_slice(&mut cursor, &mut rows);
-        in_turns += time;
-        if let Some(moments) = ended {
-            break moments;
-        }
-        http_api::between_turns().await;
-    };
+        in_turns += began.elapsed();
+        flow
+    });
+    let (taken, taken_wall) = walk.await;
     let names: usize = rows.iter().map(|row| row.name.len()).sum();
     let places_bytes = Key::ALL.len() * size_of::<u32>();
     let bytes = rows.capacity() * (size_of::<Row>() + places_bytes) + names;
