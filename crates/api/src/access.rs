@@ -1,6 +1,11 @@
 //! Who a client is, and what it is allowed to do. [`guard`] is the outermost layer of the API: it
 //! sees each request first, and each response last. The console uses the same rules.
 
+pub(crate) mod audit;
+pub(crate) mod bodies;
+pub(crate) mod sessions;
+pub mod tokens;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,11 +18,11 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderValue, SET_COOKIE};
 use origin::Gate;
 
-use crate::audit::{Asked, Audit, AuditDetail};
+use crate::access::audit::{Asked, Audit, AuditDetail};
+use crate::access::sessions::{CODE_S, Credential, SESSION_S, Sessions};
+use crate::access::tokens::{EntryKind, Tokens, random_text};
 use crate::problem::{Problem, ProblemKind};
-use crate::sessions::{CODE_S, Credential, SESSION_S, Sessions};
 use crate::state::Api;
-use crate::tokens::{EntryKind, Tokens, random_text};
 use crate::types::{self, Role, Via};
 
 /// All paths of the API begin with this.

@@ -1,5 +1,10 @@
 //! The jobs of a queue, in pages.
 
+pub(crate) mod job;
+pub(crate) mod past_jobs;
+pub(crate) mod result;
+pub(crate) mod search;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +18,18 @@ use hyper::Uri;
 use tokio::sync::Semaphore;
 
 use crate::access::Principal;
-use crate::bodies::BodySettings;
-use crate::connections::shown_id;
-use crate::cursor::{CursorKey, parse_place, written_place};
-use crate::job::{self, Moments};
-use crate::json::Json;
-use crate::name::QueueName;
+use crate::access::bodies::BodySettings;
+use crate::jobs::job::Moments;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
+use crate::server::connections::shown_id;
 use crate::state::{Api, Setup};
-use crate::{moment, types};
+use crate::text::cursor::{CursorKey, parse_place, written_place};
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::name::QueueName;
+use crate::text::query::Query;
+use crate::types;
 
 /// The largest page with the beginnings of bodies.
 pub(crate) const BODIES_MAX: usize = 100;

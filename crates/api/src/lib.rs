@@ -5,16 +5,15 @@
 //! reads a bounded number of queues in each.
 //!
 //! - `state`: what all endpoints use. `routes`: the table of endpoints. `openapi`: the document that
-//!   describes them.
-//! - `access`: who a client is, and what it is allowed to do. `tokens`: the token file. `sessions`:
-//!   people who signed in. `bodies`: who sees the bodies of jobs. `audit`: the record of changes.
-//! - `form`, `json_lines`, `php`: bodies of jobs for people. `problem`: errors (RFC 9457). `query`,
-//!   `name`: parameters, and names of queues. `json`, `moment`: responses, and dates in them.
-//!   `cursor`: places in lists. `version`: `ETag`s.
-//! - `events`: what happens, for clients that wait for it. `cluster`, `connections`, `server`, `health`,
-//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `past_jobs`, `result`, `search`, `why`, `policies`,
-//!   `crons`: one topic each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
-//!   queues, for sorted lists. `top`: the queues with metrics of their own.
+//!   describes them. `types`: the JSON of requests and responses. `problem`: errors (RFC 9457).
+//!   `version`: `ETag`s.
+//! - `access`: who a client is, and what it is allowed to do. In its folder: the token file, people who
+//!   signed in, who sees bodies, and the record of changes.
+//! - `text`: parameters, names, moments, places in lists, and bodies for people.
+//! - `server`, `queues`, `jobs`: what the server, its queues and its jobs are, one topic a file. In
+//!   `queues`, `survey` has the numbers of all queues for sorted lists, and `top` chooses the queues with
+//!   metrics of their own.
+//! - `act`: requests that change something.
 
 #![expect(
     clippy::result_large_err,
@@ -23,61 +22,37 @@
 
 mod access;
 mod act;
-mod audit;
-mod bodies;
-mod cluster;
-mod connections;
-mod crons;
-mod cursor;
-mod events;
-mod form;
-mod health;
-mod history;
-mod job;
 mod jobs;
-mod json;
-mod json_lines;
-mod log_health;
-mod moment;
-mod name;
 mod openapi;
-mod past_jobs;
-mod php;
-mod policies;
 mod problem;
-mod query;
-mod queue;
 mod queues;
-mod result;
 mod routes;
-mod search;
 mod server;
-mod sessions;
 mod state;
-mod survey;
-pub mod tokens;
-mod top;
+mod text;
 pub mod types;
 mod version;
-mod why;
 
+pub use access::audit::{Asked, Pending};
+pub use access::bodies::{BodySettings, JsonPointer};
+pub use access::tokens;
 pub use access::{AccessSettings, PREFIX, Principal, SignedIn, only_viewers};
 pub use act::backup::{BackupPieces, BeginBackup};
-pub use audit::{Asked, Pending};
-pub use bodies::{BodySettings, JsonPointer};
 pub use broker::JobId;
-pub use connections::{ConnectionFacts, ConnectionPage, Connections, Later, ListConnections};
-pub use form::{BodyForm, in_lines};
-pub use history::{Series, Span};
 pub use jobs::ListJobs;
-pub use moment::written as shown_moment;
-pub use name::{parse_name, shown_name};
+pub use jobs::past_jobs::{ListPastJobs, PastEntry};
+pub use jobs::search::SearchJobs;
 pub use openapi::document;
-pub use past_jobs::{ListPastJobs, PastEntry};
 pub use problem::{Problem, ProblemKind};
 pub use queues::ListQueues;
+pub use queues::top::TopQueues;
 pub use routes::router;
-pub use search::SearchJobs;
+pub use server::connections::{
+    ConnectionFacts, ConnectionPage, Connections, Later, ListConnections,
+};
+pub use server::history::{Series, Span};
 pub use state::{Api, HANGING_THREADS_MAX, HistoryFiles, Reload, ServerInfo, Setup};
-pub use top::TopQueues;
+pub use text::form::{BodyForm, in_lines};
+pub use text::moment::written as shown_moment;
+pub use text::name::{parse_name, shown_name};
 pub use version::Condition;

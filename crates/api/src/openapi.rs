@@ -7,12 +7,27 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Content, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
+use crate::access::audit;
+use crate::act;
+use crate::jobs;
+use crate::jobs::job;
+use crate::jobs::past_jobs;
+use crate::jobs::result;
+use crate::jobs::search;
 use crate::problem::Problem;
-use crate::query::Query;
-use crate::{
-    act, audit, cluster, connections, crons, events, history, job, jobs, log_health, past_jobs,
-    policies, queue, queues, result, search, server, version, why,
-};
+use crate::queues;
+use crate::queues::crons;
+use crate::queues::policies;
+use crate::queues::queue;
+use crate::queues::why;
+use crate::server;
+use crate::server::cluster;
+use crate::server::connections;
+use crate::server::events;
+use crate::server::history;
+use crate::server::log_health;
+use crate::text::query::Query;
+use crate::version;
 
 #[derive(OpenApi)]
 #[openapi(

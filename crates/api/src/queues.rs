@@ -1,18 +1,26 @@
 //! Lists of queues: sorted, filtered, and in pages.
 
+pub(crate) mod crons;
+pub(crate) mod policies;
+pub(crate) mod queue;
+pub(crate) mod survey;
+pub(crate) mod top;
+pub(crate) mod why;
+
 use axum::extract::State;
 use broker::policy::Pattern;
 use hyper::Uri;
 
-use crate::cursor::CursorKey;
-use crate::json::Json;
-use crate::name::{parse_name, shown_name};
 use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
+use crate::queues::survey::{Key, Row, Survey};
 use crate::state::Api;
-use crate::survey::{Key, Row, Survey};
-use crate::{moment, types};
+use crate::text::cursor::CursorKey;
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::name::{parse_name, shown_name};
+use crate::text::query::Query;
+use crate::types;
 
 /// A match takes time in proportion to the pattern and to the name.
 const PATTERN_BYTES_MAX: usize = 256;

@@ -7,17 +7,31 @@ use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use http_api::only_looks;
 
+use crate::access::audit::{self, Usual};
 use crate::access::{PREFIX, Principal, guard};
+use crate::act;
 use crate::act::operations::endpoints as operations;
-use crate::audit::{self, Usual};
+use crate::jobs;
+use crate::jobs::job;
+use crate::jobs::past_jobs;
+use crate::jobs::result;
+use crate::jobs::search;
+use crate::openapi;
 use crate::problem::{Problem, ProblemKind};
+use crate::queues;
+use crate::queues::crons;
+use crate::queues::policies;
+use crate::queues::queue;
+use crate::queues::why;
+use crate::server;
+use crate::server::cluster;
+use crate::server::connections;
+use crate::server::events;
+use crate::server::history;
+use crate::server::log_health;
 use crate::state::Api;
 use crate::types::Role;
 use crate::version::Condition;
-use crate::{
-    act, cluster, connections, crons, events, history, job, jobs, log_health, openapi, past_jobs,
-    policies, queue, queues, result, search, server, why,
-};
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
 fn table() -> Vec<Endpoint> {

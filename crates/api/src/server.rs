@@ -1,18 +1,25 @@
 //! The server as a whole, and the client itself.
 
+pub(crate) mod cluster;
+pub(crate) mod connections;
+pub(crate) mod events;
+pub(crate) mod health;
+pub(crate) mod history;
+pub(crate) mod log_health;
+
 use axum::Extension;
 use axum::extract::State;
 use broker::{Status, Totals};
 use hyper::Uri;
 
 use crate::access::Principal;
-use crate::json::Json;
 use crate::openapi::Refusals;
 use crate::problem::Problem;
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::query::Query;
 use crate::types::{self, Memory, QueueLimit};
-use crate::{health, moment};
 
 /// The state of the server, its totals and its limits.
 #[utoipa::path(

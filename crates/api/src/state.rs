@@ -9,19 +9,20 @@ use broker::{Millis, Turn};
 use http_api::{Door, ProcessFacts};
 use tokio::sync::Semaphore;
 
+use crate::access::bodies::BodySettings;
 use crate::access::{Access, AccessSettings};
 use crate::act::backup::BeginBackup;
 use crate::act::leases::Leases;
 use crate::act::once::Once;
 use crate::act::operations::Operations;
-use crate::bodies::BodySettings;
-use crate::connections::Connections;
-use crate::cursor::CursorKey;
-use crate::events::Events;
-use crate::history::Recorder;
-use crate::past_jobs::PastJobs;
-use crate::survey::Surveys;
-use crate::{history, types};
+use crate::jobs::past_jobs::PastJobs;
+use crate::queues::survey::Surveys;
+use crate::server::connections::Connections;
+use crate::server::events::Events;
+use crate::server::history;
+use crate::server::history::Recorder;
+use crate::text::cursor::CursorKey;
+use crate::types;
 
 /// At most this many requests read from the disk at once.
 const READERS_MAX: usize = 2;

@@ -13,8 +13,8 @@ use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_
 use hyper::http::request::Parts;
 use serde::Serialize;
 
-use crate::json::Json;
 use crate::problem::{Problem, ProblemKind, as_json};
+use crate::text::json::Json;
 
 /// The bytes of a version.
 const BYTES: usize = 8;

@@ -16,8 +16,8 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::query::Query;
 
 /// How fast a backup reads, unless the client says something else: 100 MiB in a second.
 const BYTES_PER_S: u64 = 100 << 20;

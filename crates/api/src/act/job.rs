@@ -11,12 +11,12 @@ use hyper::Uri;
 
 use super::operations::STORES_NOTHING;
 use super::{done, receive_json, refused};
-use crate::job::{JobNumber, no_job};
-use crate::name::parse_name;
+use crate::jobs::job::{JobNumber, no_job};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::name::parse_name;
+use crate::text::query::Query;
 use crate::types;
 use crate::version::Condition;
 

@@ -20,13 +20,13 @@ use tokio::sync::Semaphore;
 
 use super::{done, receive_json, refused, with_json};
 use crate::access::Principal;
-use crate::job::{JobView, Moments};
-use crate::name::parse_name;
+use crate::access::tokens::random_text;
+use crate::jobs::job::{JobView, Moments};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
-use crate::tokens::random_text;
+use crate::text::name::parse_name;
+use crate::text::query::Query;
 use crate::types;
 
 /// Limit of leases. Each one is a session.

@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use broker::{ClaimKey, JobId, Millis, Position, State};
 use tokio::sync::Notify;
 
-use crate::job::Moments;
-use crate::moment;
-use crate::name::shown_name;
+use crate::jobs::job::Moments;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
+use crate::text::moment;
+use crate::text::name::shown_name;
 use crate::types::{self, JobState, OperationKind, OperationStatus};
 
 pub(in crate::act) use begin::STORES_NOTHING;

@@ -14,11 +14,11 @@ use hyper::{HeaderMap, StatusCode};
 
 use super::{parse_json, receive};
 use crate::access::{PREFIX, Principal};
-use crate::name::{QueueName, shown_name};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind, as_json};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::name::{QueueName, shown_name};
+use crate::text::query::Query;
 use crate::types;
 
 /// At most this many jobs in one request.

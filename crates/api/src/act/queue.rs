@@ -10,11 +10,11 @@ use hyper::{StatusCode, Uri};
 use super::operations::started;
 use super::{done, receive_json, refused, with_json};
 use crate::access::Principal;
-use crate::name::{QueueName, shown_name};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::name::{QueueName, shown_name};
+use crate::text::query::Query;
 use crate::types;
 use crate::version::Condition;
 

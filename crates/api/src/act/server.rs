@@ -10,8 +10,8 @@ use super::{done, receive_json, with_json};
 use crate::access::Principal;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::query::Query;
 use crate::types;
 
 /// Refuses new jobs from now on, so that workers can empty the queues.

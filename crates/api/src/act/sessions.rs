@@ -6,15 +6,16 @@ use axum::response::Response;
 use hyper::Uri;
 
 use crate::access::Principal;
+use crate::access::audit::AuditDetail;
 use crate::act::done;
-use crate::audit::AuditDetail;
-use crate::job::Moments;
-use crate::json::Json;
+use crate::jobs::job::Moments;
 use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
-use crate::{moment, types};
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::query::Query;
+use crate::types;
 
 /// The sessions of people who signed in to the console.
 #[utoipa::path(

@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 use super::filter::Filter;
 use super::{Operation, Wanted};
 use crate::access::Principal;
-use crate::job::Moments;
-use crate::name::parse_name;
+use crate::jobs::job::Moments;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
+use crate::text::name::parse_name;
 use crate::types::{self, JobState, OperationKind, OperationStatus};
 use crate::version::Condition;
 

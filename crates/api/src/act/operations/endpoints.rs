@@ -8,14 +8,14 @@ use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
 use super::no_operation;
+use crate::access::audit::AuditDetail;
 use crate::access::{PREFIX, Principal};
 use crate::act::{receive_json_of, with_json};
-use crate::audit::AuditDetail;
-use crate::json::Json;
 use crate::openapi::{Failures, Refusals};
 use crate::problem::Problem;
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::query::Query;
 use crate::types;
 
 /// The longest request that starts an operation, in bytes. It can name many jobs.

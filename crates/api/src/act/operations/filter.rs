@@ -2,9 +2,9 @@
 
 use broker::{Death, Millis};
 
-use crate::job::shown_cause;
-use crate::name::parse_name;
+use crate::jobs::job::shown_cause;
 use crate::problem::Problem;
+use crate::text::name::parse_name;
 use crate::types;
 
 /// What a client asked for, and when.

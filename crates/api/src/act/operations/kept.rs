@@ -19,9 +19,9 @@ use tokio::sync::Notify;
 use super::begin::{chosen, rate_of};
 use super::filter::Filter;
 use super::{Operation, Progress, Refusals, Wanted};
-use crate::name::{parse_name, shown_name};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
+use crate::text::name::{parse_name, shown_name};
 use crate::types::{self, JobState, OperationKind};
 
 /// What was asked, and what was known at the start: the value of the note `operation/N`, as JSON.

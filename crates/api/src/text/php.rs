@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::json_lines::json_in_lines;
+use crate::text::json_lines::json_in_lines;
 
 /// The deepest value that is read. The reader needs stack for each level.
 const DEPTH_MAX: usize = 64;

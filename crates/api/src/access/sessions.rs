@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::Millis;
 
-use crate::tokens::{EntryKind, Fingerprint, random_text};
+use crate::access::tokens::{EntryKind, Fingerprint, random_text};
 
 /// The longest time of a session.
 pub(crate) const SESSION_S: u64 = 12 * 3_600;

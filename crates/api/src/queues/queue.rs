@@ -5,14 +5,16 @@ use axum::response::Response;
 use broker::Band;
 use hyper::Uri;
 
-use crate::name::QueueName;
-use crate::name::shown_name;
 use crate::openapi::Refusals;
 use crate::problem::Problem;
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::moment;
+use crate::text::name::QueueName;
+use crate::text::name::shown_name;
+use crate::text::query::Query;
+use crate::types;
+use crate::version;
 use crate::version::with_version;
-use crate::{moment, types, version};
 
 /// One queue: its jobs by state, its clients, its counters and its policy.
 #[utoipa::path(

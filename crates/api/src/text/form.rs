@@ -2,8 +2,8 @@
 
 use notation::plain;
 
-use crate::json_lines::json_in_lines;
-use crate::php::php_in_lines;
+use crate::text::json_lines::json_in_lines;
+use crate::text::php::php_in_lines;
 
 /// The bytes in a line of a dump.
 const LINE_BYTES: usize = 16;

@@ -23,17 +23,17 @@ use job_history::{
 use memchr::memmem;
 
 use crate::access::Principal;
+use crate::access::bodies::{BodySettings, ShownBody};
 use crate::act::with_json;
-use crate::bodies::{BodySettings, ShownBody};
-use crate::job::{JobNumber, no_job, with_body};
+use crate::jobs::job::{JobNumber, no_job, with_body};
 use crate::jobs::{BODIES_MAX, beginning};
-use crate::json::Json;
-use crate::moment;
-use crate::name::{QueueName, parse_name, shown_name};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::name::{QueueName, parse_name, shown_name};
+use crate::text::query::Query;
 use crate::types::{self, AttemptOutcome, Outcome};
 
 /// The entries of all queues, at most.

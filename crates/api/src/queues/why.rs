@@ -4,12 +4,12 @@ use axum::extract::State;
 use broker::{Held, QueueStats};
 use hyper::Uri;
 
-use crate::json::Json;
-use crate::name::{QueueName, shown_name};
 use crate::openapi::Refusals;
 use crate::problem::Problem;
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::name::{QueueName, shown_name};
+use crate::text::query::Query;
 use crate::types;
 
 /// Why no job of the queue runs: the first thing in the way, and what to do.

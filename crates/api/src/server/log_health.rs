@@ -3,11 +3,11 @@
 use axum::extract::State;
 use hyper::Uri;
 
-use crate::json::Json;
 use crate::openapi::Refusals;
 use crate::problem::Problem;
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::query::Query;
 use crate::types;
 
 /// The log: its size, its work and its errors. All numbers are 0 if the server has no log.

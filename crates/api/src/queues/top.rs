@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::queues::ROWS_AT_ONCE;
+use crate::queues::survey::{Row, Survey, Surveys};
 use crate::state::Api;
-use crate::survey::{Row, Survey, Surveys};
 
 /// A queue keeps its metrics for this time after it was chosen last.
 const KEPT: Duration = Duration::from_mins(10);

@@ -26,8 +26,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind, as_json};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::query::Query;
 use crate::types::{self, Role, Totals};
 
 /// At most this many streams. A site has many more connections, so that health checks always find

@@ -17,16 +17,18 @@ use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
 use crate::access::Principal;
-use crate::bodies::ShownBody;
-use crate::connections::shown_id;
-use crate::form::BodyForm;
-use crate::name::shown_name;
+use crate::access::bodies::ShownBody;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
+use crate::server::connections::shown_id;
 use crate::state::Api;
+use crate::text::form::BodyForm;
+use crate::text::moment;
+use crate::text::name::shown_name;
+use crate::text::query::Query;
+use crate::types;
+use crate::version;
 use crate::version::{Version, with_version};
-use crate::{moment, types, version};
 
 /// A longer body has no form for people, except for the dump of its beginning.
 const FORMED_BYTES_MAX: usize = 1 << 20;

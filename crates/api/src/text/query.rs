@@ -2,8 +2,8 @@
 
 use hyper::Uri;
 
-use crate::form::BodyForm;
 use crate::problem::{Problem, ProblemKind};
+use crate::text::form::BodyForm;
 
 /// The largest page of a list.
 const LIMIT_MAX: usize = 500;

@@ -8,13 +8,13 @@ use broker::{JobId, News};
 use hyper::Uri;
 
 use crate::access::Principal;
-use crate::job::{JobNumber, Moments};
-use crate::json::Json;
-use crate::moment;
+use crate::jobs::job::{JobNumber, Moments};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::query::Query;
 use crate::types::{self, ResultOutcome};
 
 /// The result of a Gearman job that has ended. The setting `http.bodies` can hide it, and `http.mask`

@@ -5,11 +5,11 @@ use axum::response::Response;
 use broker::policy::{Rules, parent_name};
 use hyper::{HeaderMap, Uri};
 
-use crate::name::{parse_name, shown_name};
 use crate::openapi::Refusals;
 use crate::problem::Problem;
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::name::{parse_name, shown_name};
+use crate::text::query::Query;
 use crate::types;
 use crate::version::document;
 

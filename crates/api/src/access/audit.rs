@@ -15,13 +15,13 @@ use hyper::http::Extensions;
 use notation::plain;
 
 use crate::access::Principal;
-use crate::job::Moments;
-use crate::json::Json;
-use crate::moment;
+use crate::jobs::job::Moments;
 use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::query::Query;
 use crate::types::{self, Role, Via};
 
 /// Lines about changes in memory.

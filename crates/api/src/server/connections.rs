@@ -12,14 +12,15 @@ use axum::extract::{Path, State};
 use broker::{HeldCursor, Millis, SessionId, SessionInfo, SessionWait};
 use hyper::{StatusCode, Uri};
 
-use crate::cursor::CursorKey;
-use crate::json::Json;
-use crate::name::{QueueName, shown_name};
 use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::Api;
-use crate::{moment, types};
+use crate::text::cursor::CursorKey;
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::name::{QueueName, shown_name};
+use crate::text::query::Query;
+use crate::types;
 
 /// A thread is asked for this many connections at once.
 const ROWS_AT_ONCE: usize = 200;

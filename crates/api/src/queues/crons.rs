@@ -5,13 +5,13 @@ use broker::Millis;
 use broker::crons::CronView;
 use hyper::Uri;
 
-use crate::json::Json;
-use crate::moment;
-use crate::name::shown_name;
 use crate::openapi::Refusals;
 use crate::problem::Problem;
-use crate::query::Query;
 use crate::state::Api;
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::name::shown_name;
+use crate::text::query::Query;
 use crate::types;
 
 /// The entries that put jobs by schedules, with the next and the last job of each.

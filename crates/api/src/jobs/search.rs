@@ -11,16 +11,17 @@ use hyper::Uri;
 use memchr::memmem::Finder;
 
 use crate::access::Principal;
-use crate::cursor::{CursorKey, parse_place, written_place};
-use crate::job::Moments;
+use crate::jobs::job::Moments;
 use crate::jobs::{self, BLOCKS_MAX};
-use crate::json::Json;
-use crate::name::parse_name;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
 use crate::state::{Api, Setup};
-use crate::{moment, types};
+use crate::text::cursor::{CursorKey, parse_place, written_place};
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::name::parse_name;
+use crate::text::query::Query;
+use crate::types;
 
 /// A request looks at this many jobs.
 const JOBS_MAX: u64 = 20_000;

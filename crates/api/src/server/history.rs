@@ -24,13 +24,14 @@ use hyper::Uri;
 use tokio::time::Instant;
 
 use self::rings::{FILE_BYTES_MAX, Rings, Row};
-use crate::json::Json;
 use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
-use crate::query::Query;
+use crate::queues::survey::RESTS;
 use crate::state::Api;
-use crate::survey::RESTS;
-use crate::{moment, types};
+use crate::text::json::Json;
+use crate::text::moment;
+use crate::text::query::Query;
+use crate::types;
 
 pub use self::rings::{Series, Span};
 
