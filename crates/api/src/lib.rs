@@ -9,7 +9,7 @@
 //!   `version`: `ETag`s.
 //! - `access`: who a client is, and what it is allowed to do. In its folder: the token file, people who
 //!   signed in, who sees bodies, and the record of changes.
-//! - `text`: parameters, names, moments, places in lists, and bodies for people.
+//! - `text`: parameters, names, moments, places in lists, responses, and bodies for people.
 //! - `server`, `queues`, `jobs`: what the server, its queues and its jobs are, one topic a file. In
 //!   `queues`, `survey` has the numbers of all queues for sorted lists, and `top` chooses the queues with
 //!   metrics of their own.

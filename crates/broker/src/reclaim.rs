@@ -64,12 +64,9 @@ impl Shared {
         let done = self.reclaim_some(log, now);
         // Clients rest only for a reclaim that makes progress.
         let has_worked = done.as_ref().is_ok_and(|has_worked| *has_worked);
-        self.set_reclaim_rests(if has_worked { log.reclaim_lag() } else { 0 });
-        done
-    }
-
-    fn set_reclaim_rests(&self, rests: u32) {
+        let rests = if has_worked { log.reclaim_lag() } else { 0 };
         self.reclaim_rests.store(rests, Ordering::Relaxed);
+        done
     }
 
     fn reclaim_some(&self, log: &Log, now: Millis) -> Result<bool, ReclaimError> {
@@ -86,8 +83,8 @@ impl Shared {
             if !log.reclaim_wanted() {
                 return Ok(false);
             }
-            // The step can take long if it must read.
-            self.set_reclaim_rests(log.reclaim_lag());
+            // The step can take long if it must read, so shorter rests begin before it.
+            self.reclaim_rests.fetch_min(log.reclaim_lag(), Ordering::Relaxed);
         }
         let first = log.first_segment();
         match self.load_for_reclaim(first, now) {

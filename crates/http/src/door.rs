@@ -132,7 +132,8 @@ impl Door {
         (self.inner.clock)()
     }
 
-    /// One turn of the broker. A handler that needs many turns calls [`between_turns`].
+    /// One turn of the broker. A handler that needs many turns uses [`Door::slices`], or calls
+    /// [`between_turns`].
     pub fn turn(&self) -> Turn<'_> {
         self.inner.broker.turn(self.now())
     }

@@ -340,6 +340,7 @@ impl Log {
         if let Some(segment) = cursor.unreadable.take()
             && segment == open.first
         {
+            cursor.lag = 0;
             cursor.stopped = open.live.live_in(segment) > 0;
             cursor.left = cursor.stopped.then_some(segment);
         }

@@ -32,7 +32,8 @@ pub struct Settings {
     pub classify: Option<Classify>,
     /// How many segments of the reserve only updates can use, besides those for finishes and
     /// reclaim. An owner that must write updates even if [`crate::Log::admits_update`] is false
-    /// needs one. The files may take these segments in addition. Default: 0.
+    /// needs one. The files may take these segments besides their bound of twice the live bytes and
+    /// four segments. Default: 0.
     pub update_segments: u64,
 }
 

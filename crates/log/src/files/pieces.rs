@@ -162,9 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_in_a_large_piece_as_soon_as_somebody_waits() {
-        let pieces = 10;
-        let bytes: Vec<u8> = (0..=255).cycle().take(pieces * SMALL_BYTES as usize).collect();
+    fn a_file_is_written_in_large_pieces_as_soon_as_somebody_waits() {
+        // 2.5 MiB.
+        let pieces = 40;
+        let bytes: Vec<u8> = (0..=255).cycle().take((pieces * SMALL_BYTES) as usize).collect();
         for gentle in [0, 4, pieces] {
             let disk = FaultDisk::new(1, SIZE);
             let file = disk.create("new.idx").unwrap();
@@ -172,9 +173,10 @@ mod tests {
             let written = Cell::new(0);
             let hurries = || written.replace(written.get() + 1) >= gentle;
             write_in_pieces(&disk, &*file, &bytes, &hurries).unwrap();
-            // The rest is one piece. A sync and a rest follow each piece but the last.
-            let pieces = pieces.min(gentle + 1) as u64;
-            assert_eq!((disk.calls() - before, disk.rests()), (2 * pieces, pieces - 1));
+            let large = (bytes.len() as u64 - gentle * SMALL_BYTES).div_ceil(LARGE_BYTES);
+            // A sync and a rest follow each small piece but the last of the file.
+            let rests = gentle.min(pieces - 1);
+            assert_eq!((disk.calls() - before, disk.rests()), (gentle + large + rests + 1, rests));
             let mut found = vec![0; bytes.len()];
             file.read_at(&mut found, 0).unwrap();
             assert!(found == bytes);

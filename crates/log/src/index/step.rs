@@ -81,6 +81,10 @@ impl Indexes {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
     /// The shelf, without the segments before `first`: the log has given them up.
     fn shelf_from(&self, first: u32) -> MutexGuard<'_, Shelf> {
         let mut shelf = self.shelf();
@@ -279,7 +283,7 @@ impl Log {
         let end = (next.previous_end.offset(), next.previous_crc);
         let began = Cell::new(Instant::now());
         let rest = || {
-            let is_stopping = self.indexes.is_stopping.load(Ordering::Relaxed);
+            let is_stopping = self.indexes.is_stopping();
             let is_urgent = self.indexes.is_urgent.load(Ordering::Relaxed);
             if !is_stopping && !is_urgent && !self.indexes.is_awaited() {
                 self.segments.rest(began.get().elapsed().min(REST_MAX));
@@ -302,7 +306,7 @@ impl Log {
         }
         // The file counts as used before it exists, so that it is removed with its segment.
         let before = self.segments.set_index(segment, Some(bytes.len() as u64));
-        let hurries = || self.indexes.is_awaited();
+        let hurries = || self.indexes.is_awaited() || self.indexes.is_stopping();
         if let Err(source) = write_file(&**disk, segment, &bytes, &hurries) {
             let _ = disk.remove(&new_index_name(segment));
             self.segments.set_index(segment, before);
@@ -393,6 +397,19 @@ mod tests {
         log.hurry_indexing(true);
         let write = rests(&disk, &log);
         assert!(0 < write && write < usual, "{write} of {usual}: commits are more urgent");
+    }
+
+    #[test]
+    fn a_stop_does_not_wait_for_the_rests_of_a_write() {
+        let disk = FaultDisk::new(1, 64 << 20);
+        let log = filled(&disk);
+        let _hold = log.hold(1).unwrap();
+        let built = log.build(1, classify).unwrap();
+        assert!(built.file().len() > 100 << 10);
+        let before = disk.rests();
+        log.stop_indexing();
+        log.write_index(&built).unwrap();
+        assert_eq!(disk.rests(), before);
     }
 
     #[test]

@@ -49,8 +49,7 @@ impl Space {
     /// eighth on. With many live bytes, it begins earlier by another [`Space::margin`]: clients that
     /// rest still append a little, and reclaim copies many segments before it reaches one with garbage.
     ///
-    /// Reclaim can begin to hurry later than that. Then this is high at once: up to 8, with more live
-    /// bytes than a segment.
+    /// Reclaim can begin to hurry later than that. Then this is high at once.
     pub(super) fn lag(self) -> u32 {
         let excess = self.used_soon() + self.margin() + self.segment * 3 / 8;
         let excess = excess.saturating_sub(self.used_max());
