@@ -347,14 +347,9 @@ mod tests {
 
     use super::*;
     use crate::disk::fault::FaultDisk;
-    use crate::index::Class;
+    use crate::index::tests::classify;
     use crate::settings::Settings;
     use crate::types::{Meta, QueueRef};
-
-    fn classify(meta: &Meta<'_>) -> Option<Class> {
-        let class = Class { list: 0, key: (0, meta.id), next_key: (0, meta.id), band: 1 };
-        (meta.id != 0).then_some(class)
-    }
 
     /// A log with segments that need an index of several pieces.
     fn filled(disk: &FaultDisk) -> Log {

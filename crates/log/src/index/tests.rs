@@ -34,7 +34,7 @@ fn row(index: u32) -> OwnedRow {
     }
 }
 
-fn classify(meta: &Meta<'_>) -> Option<Class> {
+pub(super) fn classify(meta: &Meta<'_>) -> Option<Class> {
     (meta.id != 0).then_some(Class { list: 0, key: (0, meta.id), next_key: (0, meta.id), band: 1 })
 }
 
