@@ -63,8 +63,7 @@ impl Shared {
         let Some(log) = &self.log else { return Ok(false) };
         let done = self.reclaim_some(log, now);
         // Clients rest only for a reclaim that makes progress.
-        let has_worked = done.as_ref().is_ok_and(|has_worked| *has_worked);
-        let rests = if has_worked { log.reclaim_lag() } else { 0 };
+        let rests = if matches!(done, Ok(true)) { log.reclaim_lag() } else { 0 };
         self.reclaim_rests.store(rests, Ordering::Relaxed);
         done
     }
