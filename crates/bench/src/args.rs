@@ -41,6 +41,9 @@ pub struct BareLoopArgs {
     /// Address to listen on.
     #[arg(long)]
     pub listen: SocketAddr,
+    /// Keep the jobs in memory.
+    #[arg(long)]
+    pub keep: bool,
     /// Folder of a log. Without it, nothing is written.
     #[arg(long, value_name = "FOLDER")]
     pub log: Option<PathBuf>,

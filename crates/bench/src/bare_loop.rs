@@ -1,12 +1,14 @@
 //! The bare loop: the smallest server that answers the generator's requests. It has no queues, no
 //! priorities and no checks. A put gets its reply at once, or goes to a client that waits for a job
 //! of this queue. With a log, a put is written and synced before its reply, in one group with all
-//! other puts that have arrived. It also passes Gearman's foreground jobs to a worker, without a log.
+//! other puts that have arrived. It also answers Gearman's background jobs, and passes foreground
+//! jobs to a worker, without a log.
 //!
 //! A comparison measures it beside the real servers. A server with the same promise needs at least
 //! this time for the kernel's work, so no server with one thread can be much faster.
 
 mod gearman;
+mod kept;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,6 +20,8 @@ use std::path::Path;
 use anyhow::Context;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+
+use kept::Kept;
 
 /// The log is filled with zeros before, and written from its beginning again at its end.
 const LOG_BYTES: u64 = 64 << 20;
@@ -43,7 +47,24 @@ struct BareLoop {
     functions: HashMap<Vec<u8>, gearman::Function>,
     /// Connections with output.
     answered: Vec<Token>,
+    store: Store,
+}
+
+/// Where jobs go: memory, a log, both or nowhere.
+struct Store {
+    kept: Option<Kept>,
     log: Option<Log>,
+}
+
+impl Store {
+    fn put(&mut self, request: &[u8], body: &[u8]) {
+        if let Some(kept) = &mut self.kept {
+            kept.put(body);
+        }
+        if let Some(log) = &mut self.log {
+            log.group.extend_from_slice(request);
+        }
+    }
 }
 
 /// A queue with one consumer.
@@ -87,8 +108,9 @@ impl Log {
     }
 }
 
-/// Serves at this address until the process is killed. Puts are logged if there is a folder.
-pub(crate) fn serve(address: SocketAddr, folder: Option<&Path>) -> anyhow::Result<()> {
+/// Serves at this address until the process is killed. Puts are logged if there is a folder, and
+/// their jobs stay in memory if `keeps` is true.
+pub(crate) fn serve(address: SocketAddr, keeps: bool, folder: Option<&Path>) -> anyhow::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind(address)?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
@@ -97,7 +119,7 @@ pub(crate) fn serve(address: SocketAddr, folder: Option<&Path>) -> anyhow::Resul
         watched: HashMap::new(),
         functions: HashMap::new(),
         answered: Vec::new(),
-        log: folder.map(Log::create).transpose()?,
+        store: Store { kept: keeps.then(Kept::default), log: folder.map(Log::create).transpose()? },
     };
     let mut events = Events::with_capacity(1024);
     let mut buffer = vec![0; READ_BYTES];
@@ -130,7 +152,7 @@ pub(crate) fn serve(address: SocketAddr, folder: Option<&Path>) -> anyhow::Resul
                 bare.connections.insert(token, connection);
             }
         }
-        if let Some(log) = &mut bare.log {
+        if let Some(log) = &mut bare.store.log {
             log.sync()?;
         }
         bare.write();
@@ -190,9 +212,7 @@ impl BareLoop {
                         break;
                     }
                     connection.output.extend_from_slice(b"INSERTED 1\r\n");
-                    if let Some(log) = &mut self.log {
-                        log.group.extend_from_slice(&input[at..end]);
-                    }
+                    self.store.put(&input[at..end], &input[body..end - 2]);
                     if !self.watched.is_empty()
                         && let Some(watched) = self.watched.get_mut(&connection.queue)
                     {
@@ -265,7 +285,7 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = free.expect("a free port");
         let folder = folder.map(Path::to_owned);
-        std::thread::spawn(move || serve(address, folder.as_deref()));
+        std::thread::spawn(move || serve(address, true, folder.as_deref()));
         while std::net::TcpStream::connect(address).is_err() {
             std::thread::yield_now();
         }

@@ -42,6 +42,6 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchMode::Trip(args) => modes::trip(&args),
         BenchMode::Idle(args) => modes::idle(&args),
         BenchMode::Compare(args) => compare::run(&args),
-        BenchMode::BareLoop(args) => bare_loop::serve(args.listen, args.log.as_deref()),
+        BenchMode::BareLoop(args) => bare_loop::serve(args.listen, args.keep, args.log.as_deref()),
     }
 }

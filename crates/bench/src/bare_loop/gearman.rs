@@ -1,11 +1,15 @@
-//! The bare loop's part of Gearman: a foreground job of a function with one worker, and its result.
-//! A function has at most one job at a time, and the job's handle is the name of the function.
+//! The bare loop's part of Gearman: background jobs, which nobody takes, and the foreground job of a
+//! function with one worker, with its result. A function has at most one foreground job at a time,
+//! and its handle is the name of the function.
 
 use anyhow::Context;
 use mio::Token;
 
 use super::{BareLoop, Connection};
 use crate::driver::packets::{HEADER_BYTES, append_reply, first_argument, kind, kind_of};
+
+/// The packet `JOB_CREATED` of each background job.
+const CREATED: &[u8] = b"\0RES\0\0\0\x08\0\0\0\x06H:bg:1";
 
 /// A function with one worker.
 #[derive(Default)]
@@ -27,24 +31,27 @@ impl BareLoop {
         while let Some(size) = input[at..].get(HEADER_BYTES - 4..HEADER_BYTES) {
             let size = u32::from_be_bytes(size.try_into().context("a size has four bytes")?);
             let Some(packet) = input[at..].get(..HEADER_BYTES + size as usize) else { break };
-            self.packet(token, kind_of(packet), &packet[HEADER_BYTES..])?;
+            self.packet(token, packet)?;
             at += packet.len();
         }
         Ok(at)
     }
 
-    fn packet(&mut self, token: Token, kind: u32, body: &[u8]) -> anyhow::Result<()> {
-        match kind {
+    fn packet(&mut self, token: Token, packet: &[u8]) -> anyhow::Result<()> {
+        let body = &packet[HEADER_BYTES..];
+        match kind_of(packet) {
             kind::CAN_DO => {
                 self.functions.entry(body.to_vec()).or_default().worker = Some(token);
                 self.connection(token)?.queue = body.to_vec();
             }
             kind::PRE_SLEEP => {}
+            kind::SUBMIT_JOB_BG => {
+                let (_, job_body) = submitted(body)?;
+                self.store.put(packet, job_body);
+                self.connection(token)?.output.extend_from_slice(CREATED);
+            }
             kind::SUBMIT_JOB => {
-                let name = first_argument(body);
-                let rest = body.get(name.len() + 1..).context("a submit without a unique key")?;
-                let unique = first_argument(rest);
-                let job_body = rest.get(unique.len() + 1..).context("a submit without a body")?;
+                let (name, job_body) = submitted(body)?;
                 let function = self.functions.get_mut(name).context("a function with a worker")?;
                 let worker = function.worker.context("a function with a worker")?;
                 let job = Job { client: token, body: job_body.to_vec(), is_assigned: false };
@@ -70,7 +77,7 @@ impl BareLoop {
                 let client = job.context("a completed job was assigned")?.client;
                 self.reply(client, kind::WORK_COMPLETE, &[body])?;
             }
-            _ => anyhow::bail!("unknown packet of type {kind}"),
+            kind => anyhow::bail!("unknown packet of type {kind}"),
         }
         Ok(())
     }
@@ -86,14 +93,47 @@ impl BareLoop {
     }
 }
 
+/// The function and the body of a submitted job.
+fn submitted(body: &[u8]) -> anyhow::Result<(&[u8], &[u8])> {
+    let name = first_argument(body);
+    let rest = body.get(name.len() + 1..).context("a submit without a unique key")?;
+    let unique = first_argument(rest);
+    let job_body = rest.get(unique.len() + 1..).context("a submit without a body")?;
+    Ok((name, job_body))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::os::unix::fs::FileExt;
     use std::time::Duration;
 
     use super::super::tests::serving;
+    use super::*;
     use crate::args::Protocol;
+    use crate::driver::packets::{append_request, packet_bytes};
     use crate::meter::Meter;
     use crate::trip::{self, TripPlan};
+
+    #[test]
+    fn it_logs_a_background_job_before_it_answers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = serving(Some(folder.path()));
+        let mut client = TcpStream::connect(address).expect("it serves");
+        let mut request = Vec::new();
+        append_request(kind::SUBMIT_JOB_BG, &[b"function", b"", b"body"], &mut request);
+        client.write_all(&request).expect("it is open");
+        let mut reply = vec![0; CREATED.len()];
+        client.read_exact(&mut reply).expect("a reply");
+        assert_eq!(kind_of(&reply), kind::JOB_CREATED);
+        assert_eq!(packet_bytes(&reply).expect("a packet"), Some(CREATED.len()));
+        let file = File::open(folder.path().join("bare-loop")).expect("it has a log");
+        let mut log = vec![0; request.len()];
+        file.read_exact_at(&mut log, 0).expect("the log is filled");
+        assert_eq!(log, request);
+    }
 
     #[test]
     fn it_passes_a_job_to_a_sleeping_worker_and_the_result_to_the_client() {

@@ -248,7 +248,7 @@ impl Programs {
                 let names = names.context("RabbitMQ needs a table of names")?;
                 brokers::rabbitmq(&self.optional.rabbitmq_server, names, address, data)
             }
-            Peer::BareLoop { syncs } => Ok(self.bare_loop(syncs, address, data)),
+            Peer::BareLoop { keeps, syncs } => Ok(self.bare_loop(keeps, syncs, address, data)),
             Peer::Cluster => anyhow::bail!("a cluster has more than one program"),
             Peer::Disk => anyhow::bail!("the disk is not a server"),
         }
@@ -275,9 +275,12 @@ impl Programs {
         command
     }
 
-    fn bare_loop(&self, syncs: bool, address: SocketAddr, data: &Path) -> Command {
+    fn bare_loop(&self, keeps: bool, syncs: bool, address: SocketAddr, data: &Path) -> Command {
         let mut command = Command::new(&self.lineshaft);
         command.args(["bench", "bare-loop", "--listen", &address.to_string()]);
+        if keeps {
+            command.arg("--keep");
+        }
         if syncs {
             command.arg("--log").arg(data);
         }

@@ -35,9 +35,10 @@ pub(super) fn text(comparison: &Comparison) -> String {
          - The bare loop (the rows with an `m`) is a server in this program with one thread: it reads\n  \
          from all sockets that are readable, answers each put at once, and keeps no job. With a sync,\n  \
          it first writes all puts of the round to a file that is filled before, and syncs it. In\n  \
-         T13m, it passes a job to a worker, and the result to the client. So these rows show about\n  \
-         the most that a server with one thread can reach beside this load generator, whatever its\n  \
-         queue costs.\n\
+         T13m, it passes a job to a worker, and the result to the client. In the rows with a `k`, it\n  \
+         also copies each job to new memory, 200 bytes for a job of 100 bytes. So these rows show\n  \
+         about the most that a server with one thread can reach beside this load generator, whatever\n  \
+         its queue costs.\n\
          - With 20,000 queues in use, a `use` of another queue comes before each put. Takers watch\n  \
          one queue. The servers with one queue and with many run side by side. They are loaded in\n  \
          turn, {turns} times for {turn:.2} s each, because a machine changes from one second to the\n  \

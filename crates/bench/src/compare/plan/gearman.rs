@@ -19,7 +19,10 @@ pub(crate) fn rows() -> Vec<Row> {
         row(id, what, metric, cell(in_memory, work), Some(cell(builtin, work)), goal)
     };
     let foreground = "foreground job to its result, one after the other, p50";
-    let bare_loop = Peer::BareLoop { syncs: false };
+    let bare_loop = Peer::BareLoop { keeps: false, syncs: false };
+    let keeping_and_syncing = Peer::BareLoop { keeps: true, syncs: true };
+    let bare_submit =
+        |load| rate("T12k", Work::Submit(load), keeping_and_syncing, sqlite, Goal::Shown);
     let hundred =
         |what, metric| against(MANY_FUNCTIONS, what, metric, Work::IdleWorkers(100), Goal::Shown);
     let pipelined = shape(50, 32);
@@ -28,6 +31,8 @@ pub(crate) fn rows() -> Vec<Row> {
         memory("T11", Work::Submit(pipelined), AtLeast(1.5, 3.0)),
         durable(Work::Submit(shape(1, 1)), AtLeast(3.0, 4.5)),
         durable(Work::Submit(pipelined), AtLeast(100.0, 500.0)),
+        bare_submit(shape(1, 1)),
+        bare_submit(pipelined),
         against(
             "T13",
             foreground,

@@ -72,7 +72,7 @@ mod tests {
         programs.gearmand = PathBuf::from("/nowhere/gearmand");
         programs.nats_server = PathBuf::from("nats-server-of-nobody");
         let expected = [
-            "Left out (T11, T12, T13, T13m, T14, M6, M6b): there is no /nowhere/gearmand",
+            "Left out (T11, T12, T12k, T13, T13m, T14, M6, M6b): there is no /nowhere/gearmand",
             "Left out (T20, C1, C2, C3, C4, C5, C6): there is no nats-server-of-nobody",
         ];
         assert_eq!(without_missing(&mut kept, &programs), expected);

@@ -82,15 +82,19 @@ fn throughput() -> Vec<Row> {
 /// The rows about the most that any server with one thread can reach: the bare loop against the
 /// same servers as Lineshaft.
 fn limits() -> Vec<Row> {
-    let [plain, syncing] = [false, true].map(|syncs| Peer::BareLoop { syncs });
+    let [plain, syncing] = [false, true].map(|syncs| Peer::BareLoop { keeps: false, syncs });
+    let [keeping, keeping_and_syncing] =
+        [false, true].map(|syncs| Peer::BareLoop { keeps: true, syncs });
     let (single, pipelined) = (shape(50, 1), shape(50, 32));
     let put = |id, load, ours, theirs| rate(id, Work::Put(load), ours, theirs, Goal::Shown);
     let mut rows = vec![
         put("T1m", single, plain, BEANSTALKD),
         put("T2m", pipelined, plain, BEANSTALKD),
+        put("T2k", pipelined, keeping, BEANSTALKD),
         put("T6m", single, syncing, BEANSTALKD_EACH_WRITE),
         put("T7m", shape(500, 1), syncing, BEANSTALKD_EACH_WRITE),
         put("T8m", pipelined, syncing, BEANSTALKD_EACH_WRITE),
+        put("T8k", pipelined, keeping_and_syncing, BEANSTALKD_EACH_WRITE),
         put("T9m", single, syncing, BEANSTALKD_LOG),
     ];
     for (name, metric) in [("p50", Metric::P50Micros), ("p99", Metric::P99Micros)] {
@@ -116,7 +120,7 @@ fn sync_times() -> Vec<Row> {
         };
         rows.push(rate(id, work, LINESHAFT_DURABLE, BEANSTALKD_LOG, goal));
         if id == "T9b" {
-            let bare_loop = Peer::BareLoop { syncs: true };
+            let bare_loop = Peer::BareLoop { keeps: false, syncs: true };
             rows.push(rate("T9bm", work, bare_loop, BEANSTALKD_LOG, Goal::Shown));
         }
         // A put of each of 500 connections would take seconds.

@@ -30,8 +30,10 @@ pub(crate) enum Peer {
     },
     /// A quorum queue of one RabbitMQ server.
     RabbitMq,
-    /// The smallest server, with or without a log that it syncs: see [`crate::bare_loop`].
+    /// The smallest server, with or without jobs in memory, and with or without a log that it syncs:
+    /// see [`crate::bare_loop`].
     BareLoop {
+        keeps: bool,
         syncs: bool,
     },
     /// The disk alone, without a server.
@@ -119,8 +121,11 @@ impl fmt::Display for Peer {
             Peer::Nats { sync_always: false } => "NATS JetStream",
             Peer::Nats { sync_always: true } => "NATS JetStream, sync always",
             Peer::RabbitMq => "RabbitMQ, quorum queue",
-            Peer::BareLoop { syncs: false } => "bare loop",
-            Peer::BareLoop { syncs: true } => "bare loop, one sync for each round",
+            Peer::BareLoop { keeps, syncs } => {
+                let keeping = if *keeps { " that keeps its jobs" } else { "" };
+                let syncing = if *syncs { ", one sync for each round" } else { "" };
+                return write!(formatter, "bare loop{keeping}{syncing}");
+            }
             Peer::Disk => "append + fdatasync",
         })
     }
