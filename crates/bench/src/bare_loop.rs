@@ -1,8 +1,9 @@
 //! The bare loop: the smallest server that answers the generator's requests. It has no queues, no
 //! priorities and no checks. A put gets its reply at once, or goes to a client that waits for a job
 //! of this queue. With a log, a put is written and synced before its reply, in one group with all
-//! other puts that have arrived. It also answers Gearman's background jobs, and passes foreground
-//! jobs to a worker, without a log.
+//! other puts that have arrived. If it keeps jobs, it copies each put to new memory. It treats
+//! Gearman's background jobs like puts. It passes foreground jobs to a worker, and neither logs nor
+//! keeps them.
 //!
 //! A comparison measures it beside the real servers. A server with the same promise needs at least
 //! this time for the kernel's work, so no server with one thread can be much faster.
@@ -281,11 +282,11 @@ mod tests {
     use super::*;
 
     /// Starts a bare loop. Returns its address when it accepts connections.
-    pub(super) fn serving(folder: Option<&Path>) -> SocketAddr {
+    pub(super) fn serving(keeps: bool, folder: Option<&Path>) -> SocketAddr {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = free.expect("a free port");
         let folder = folder.map(Path::to_owned);
-        std::thread::spawn(move || serve(address, true, folder.as_deref()));
+        std::thread::spawn(move || serve(address, keeps, folder.as_deref()));
         while std::net::TcpStream::connect(address).is_err() {
             std::thread::yield_now();
         }
@@ -293,9 +294,17 @@ mod tests {
     }
 
     #[test]
+    fn it_keeps_the_body_of_a_put() {
+        let mut store = Store { kept: Some(Kept::default()), log: None };
+        store.put(b"put 0 0 60 5\r\nhello\r\n", b"hello");
+        let kept = store.kept.expect("it keeps jobs");
+        assert_eq!(kept.bytes(), 105);
+    }
+
+    #[test]
     fn it_passes_a_put_to_a_waiting_client() {
         let folder = tempfile::tempdir().expect("a folder");
-        let address = serving(Some(folder.path()));
+        let address = serving(false, Some(folder.path()));
         let connect = || BufReader::new(std::net::TcpStream::connect(address).expect("it serves"));
         let (mut consumer, mut producer) = (connect(), connect());
         let expect = |client: &mut BufReader<std::net::TcpStream>, expected: &str| {

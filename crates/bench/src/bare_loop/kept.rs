@@ -1,5 +1,5 @@
 //! The jobs of a bare loop that keeps them, one after the other in memory. Nothing reads them: they
-//! cost the time that any server in memory needs for new memory.
+//! only cost the time that a server needs for new memory from the kernel.
 
 /// What a job needs besides its body: the reach of row M1 is 200 bytes for a job with 100 bytes.
 const OVERHEAD_BYTES: usize = 100;

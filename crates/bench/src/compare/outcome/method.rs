@@ -32,13 +32,14 @@ pub(super) fn text(comparison: &Comparison) -> String {
          (`schedstat`), memory from the resident size in `smaps_rollup`.\n\
          - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync,\n  \
          repeat.\n\
-         - The bare loop (the rows with an `m`) is a server in this program with one thread: it reads\n  \
-         from all sockets that are readable, answers each put at once, and keeps no job. With a sync,\n  \
-         it first writes all puts of the round to a file that is filled before, and syncs it. In\n  \
-         T13m, it passes a job to a worker, and the result to the client. In the rows with a `k`, it\n  \
-         also copies each job to new memory, 200 bytes for a job of 100 bytes. So these rows show\n  \
-         about the most that a server with one thread can reach beside this load generator, whatever\n  \
-         its queue costs.\n\
+         - The bare loop (the rows with an `m` or a `k`) is a server in this program with one thread:\n  \
+         it reads from all sockets that are readable, and answers each put at once. With an `m`, it\n  \
+         keeps no job. With a `k`, it copies each job to new memory, with 100 bytes beside the body,\n  \
+         and never frees it. With a sync, it first writes all puts of the round to a file that is\n  \
+         filled before, and syncs it. In T12k, Gearman's background submits are its puts. In T13m, it\n  \
+         passes a job to a worker, and the result to the client. So these rows show about the most\n  \
+         that a server with one thread can reach beside this load generator, whatever its queue\n  \
+         costs.\n\
          - With 20,000 queues in use, a `use` of another queue comes before each put. Takers watch\n  \
          one queue. The servers with one queue and with many run side by side. They are loaded in\n  \
          turn, {turns} times for {turn:.2} s each, because a machine changes from one second to the\n  \
