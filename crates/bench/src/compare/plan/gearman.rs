@@ -1,7 +1,7 @@
 //! The rows about Gearman. Their goals are relative to gearmand.
 
 use super::row::{Goal, Row, cell, rate, row, shape};
-use super::work::{Keeping, Metric, Peer, Side, Work};
+use super::work::{BARE_LOOP, KEEPING_LOOP_DURABLE, Keeping, Metric, Peer, Side, Work};
 
 /// The rows about workers with many functions. They take minutes, so they run only if the command
 /// line names them.
@@ -19,10 +19,8 @@ pub(crate) fn rows() -> Vec<Row> {
         row(id, what, metric, cell(in_memory, work), Some(cell(builtin, work)), goal)
     };
     let foreground = "foreground job to its result, one after the other, p50";
-    let bare_loop = Peer::BareLoop { keeps: false, syncs: false };
-    let keeping_and_syncing = Peer::BareLoop { keeps: true, syncs: true };
     let bare_submit =
-        |load| rate("T12k", Work::Submit(load), keeping_and_syncing, sqlite, Goal::Shown);
+        |load| rate("T12k", Work::Submit(load), KEEPING_LOOP_DURABLE, sqlite, Goal::Shown);
     let hundred =
         |what, metric| against(MANY_FUNCTIONS, what, metric, Work::IdleWorkers(100), Goal::Shown);
     let pipelined = shape(50, 32);
@@ -44,7 +42,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "T13m",
             foreground,
             Metric::P50Micros,
-            cell(bare_loop, Work::Foreground),
+            cell(BARE_LOOP, Work::Foreground),
             Some(cell(builtin, Work::Foreground)),
             Goal::Shown,
         ),

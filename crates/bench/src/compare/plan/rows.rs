@@ -5,7 +5,8 @@ use super::heavy::Heavy;
 use super::row::{Goal, Row, cell, rate, row, shape};
 use super::sizes::MEMORY_LIMIT;
 use super::work::{
-    BARE_SYNC, BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
+    BARE_LOOP, BARE_LOOP_DURABLE, BARE_SYNC, BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG,
+    KEEPING_LOOP, KEEPING_LOOP_DURABLE, LINESHAFT, LINESHAFT_DURABLE,
 };
 use super::work::{Cell, Keeping, Metric, Mixture, Peer, Side, Work};
 
@@ -82,24 +83,21 @@ fn throughput() -> Vec<Row> {
 /// The rows about the most that any server with one thread can reach: the bare loop against the
 /// same servers as Lineshaft.
 fn limits() -> Vec<Row> {
-    let [plain, syncing] = [false, true].map(|syncs| Peer::BareLoop { keeps: false, syncs });
-    let [keeping, keeping_and_syncing] =
-        [false, true].map(|syncs| Peer::BareLoop { keeps: true, syncs });
     let (single, pipelined) = (shape(50, 1), shape(50, 32));
     let put = |id, load, ours, theirs| rate(id, Work::Put(load), ours, theirs, Goal::Shown);
     let mut rows = vec![
-        put("T1m", single, plain, BEANSTALKD),
-        put("T2m", pipelined, plain, BEANSTALKD),
-        put("T2k", pipelined, keeping, BEANSTALKD),
-        put("T6m", single, syncing, BEANSTALKD_EACH_WRITE),
-        put("T7m", shape(500, 1), syncing, BEANSTALKD_EACH_WRITE),
-        put("T8m", pipelined, syncing, BEANSTALKD_EACH_WRITE),
-        put("T8k", pipelined, keeping_and_syncing, BEANSTALKD_EACH_WRITE),
-        put("T9m", single, syncing, BEANSTALKD_LOG),
+        put("T1m", single, BARE_LOOP, BEANSTALKD),
+        put("T2m", pipelined, BARE_LOOP, BEANSTALKD),
+        put("T2k", pipelined, KEEPING_LOOP, BEANSTALKD),
+        put("T6m", single, BARE_LOOP_DURABLE, BEANSTALKD_EACH_WRITE),
+        put("T7m", shape(500, 1), BARE_LOOP_DURABLE, BEANSTALKD_EACH_WRITE),
+        put("T8m", pipelined, BARE_LOOP_DURABLE, BEANSTALKD_EACH_WRITE),
+        put("T8k", pipelined, KEEPING_LOOP_DURABLE, BEANSTALKD_EACH_WRITE),
+        put("T9m", single, BARE_LOOP_DURABLE, BEANSTALKD_LOG),
     ];
     for (name, metric) in [("p50", Metric::P50Micros), ("p99", Metric::P99Micros)] {
         let what = format!("put to waiting consumer, quiet server, {name}");
-        let (ours, theirs) = (cell(plain, Work::Trip), cell(BEANSTALKD, Work::Trip));
+        let (ours, theirs) = (cell(BARE_LOOP, Work::Trip), cell(BEANSTALKD, Work::Trip));
         rows.push(row("L1m", &what, metric, ours, Some(theirs), Goal::Shown));
     }
     rows
@@ -120,8 +118,7 @@ fn sync_times() -> Vec<Row> {
         };
         rows.push(rate(id, work, LINESHAFT_DURABLE, BEANSTALKD_LOG, goal));
         if id == "T9b" {
-            let bare_loop = Peer::BareLoop { keeps: false, syncs: true };
-            rows.push(rate("T9bm", work, bare_loop, BEANSTALKD_LOG, Goal::Shown));
+            rows.push(rate("T9bm", work, BARE_LOOP_DURABLE, BEANSTALKD_LOG, Goal::Shown));
         }
         // A put of each of 500 connections would take seconds.
         if connections < 500 || micros <= 1000 {

@@ -87,6 +87,10 @@ pub(crate) const LINESHAFT_DURABLE: Peer = Peer::Lineshaft(Side::Beanstalk, Keep
 pub(crate) const BEANSTALKD: Peer = Peer::Beanstalkd(Binlog::None);
 pub(crate) const BEANSTALKD_LOG: Peer = Peer::Beanstalkd(Binlog::Usual);
 pub(crate) const BEANSTALKD_EACH_WRITE: Peer = Peer::Beanstalkd(Binlog::EachWrite);
+pub(crate) const BARE_LOOP: Peer = Peer::BareLoop { keeps: false, syncs: false };
+pub(crate) const BARE_LOOP_DURABLE: Peer = Peer::BareLoop { keeps: false, syncs: true };
+pub(crate) const KEEPING_LOOP: Peer = Peer::BareLoop { keeps: true, syncs: false };
+pub(crate) const KEEPING_LOOP_DURABLE: Peer = Peer::BareLoop { keeps: true, syncs: true };
 
 impl fmt::Display for Peer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
