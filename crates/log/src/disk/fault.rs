@@ -66,6 +66,7 @@ struct State {
     calls: u64,
     reads: u64,
     rests: u64,
+    rested: Duration,
     planned: Option<(u64, Planned)>,
     planned_reads: Range<u64>,
     /// The sectors that cannot be read, as pairs of an inode and a sector.
@@ -104,6 +105,7 @@ impl FaultDisk {
             calls: 0,
             reads: 0,
             rests: 0,
+            rested: Duration::ZERO,
             planned: None,
             planned_reads: 0..0,
             bad_sectors: BTreeSet::new(),
@@ -135,6 +137,11 @@ impl FaultDisk {
     /// How often the log has let other threads use the disk so far.
     pub fn rests(&self) -> u64 {
         self.state().rests
+    }
+
+    /// For how long the log has let other threads use the disk so far.
+    pub fn rested(&self) -> Duration {
+        self.state().rested
     }
 
     /// Plans a power failure in the middle of a changing call: the call with this number, from 1.
@@ -416,8 +423,10 @@ impl Disk for FaultDisk {
         "simulated".into()
     }
 
-    fn rest(&self, _time: Duration) {
-        self.state().rests += 1;
+    fn rest(&self, time: Duration) {
+        let mut state = self.state();
+        state.rests += 1;
+        state.rested += time;
     }
 
     fn lock(&self) -> io::Result<bool> {

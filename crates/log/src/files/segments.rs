@@ -28,6 +28,10 @@ use crate::types::Position;
 
 /// The free part of the head is counted in thousandths.
 pub(crate) const THOUSAND: u64 = 1000;
+/// The background work is slow only while the next segment is this many bytes ahead of the line
+/// between gentle and steady. With the half of the head that is still free then, this is more than
+/// clients write in a long rest.
+const SLOW_AHEAD_BYTES: u64 = 2 << 20;
 
 pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:010}.seg")
@@ -373,15 +377,19 @@ impl Segments {
     /// segments. Returns true if there may be more work now. A full disk or a failed spare is not
     /// an error, because a later call retries.
     ///
-    /// A step must be short, because clients may be held back until it ends. So a step frees at
-    /// most one segment that the reserve does not need. The caller must compute `wanted` again for
-    /// each step.
+    /// A step must be short if clients may be held back until it ends. So a step frees at most one
+    /// segment that the reserve does not need. Only while `has_more_work` returns false, a step can
+    /// be slow. The caller must compute `wanted` again for each step.
     pub(crate) fn prepare(
         &self,
         wanted: Wanted,
         head_left: &dyn Fn() -> u64,
+        has_more_work: &dyn Fn() -> bool,
     ) -> Result<bool, Failure> {
-        let pace = |left| self.pace(left, head_left);
+        let pace = |left| match self.pace(left, head_left) {
+            Pace::Slow if has_more_work() => Pace::Gentle,
+            pace => pace,
+        };
         let mut state = self.state();
         // This loop can free several segments: it takes almost no time to move a segment into the
         // reserve.
@@ -409,15 +417,19 @@ impl Segments {
     }
 
     /// The pace of the background work when it must still write `left` bytes of the next segment.
-    /// The pace is gentle while the next segment can be ready before the head is half full.
-    /// Otherwise the background work must fill the next segment faster than clients fill the head.
+    /// The pace is gentle while the next segment can be ready before the head is half full, and slow
+    /// while it is even ahead of that. Otherwise the background work must fill the next segment
+    /// faster than clients fill the head.
     fn pace(&self, left: u64, head_left: &dyn Fn() -> u64) -> Pace {
         if self.is_urgent() {
             return Pace::Urgent;
         }
         let head_left = head_left();
         let left = left * THOUSAND / self.segment_bytes.max(1);
-        if left + THOUSAND <= 2 * head_left {
+        let ahead = SLOW_AHEAD_BYTES * THOUSAND / self.segment_bytes.max(1);
+        if left + THOUSAND + ahead <= 2 * head_left {
+            Pace::Slow
+        } else if left + THOUSAND <= 2 * head_left {
             Pace::Gentle
         } else if left <= head_left {
             Pace::Steady
@@ -681,6 +693,8 @@ fn ahead_of(state: &State) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::fault::FaultDisk;
+    use crate::{Log, Settings};
 
     #[test]
     fn names_and_numbers() {
@@ -689,5 +703,57 @@ mod tests {
         for name in ["7.seg", "0000000007.idx", "00000000a7.seg", "9999999999.seg", "lock"] {
             assert_eq!(segment_number(name), None, "{name}");
         }
+    }
+    /// Long rests leave the processor to clients. But they must not delay what clients wait for.
+    #[test]
+    fn the_next_segment_is_filled_slowly_only_while_it_is_well_ahead() {
+        const SEGMENT: u64 = 32 << 20;
+        let open = |disk: &FaultDisk| {
+            let settings = Settings { segment_bytes: SEGMENT, ..Settings::default() };
+            Log::open(Arc::new(disk.clone()), settings, 1, &mut |_| ()).map(|(log, _)| log)
+        };
+        // The long and the short rests of the background work while it fills a segment with zeros,
+        // in 512 pieces.
+        let rests = |disk: &FaultDisk, log: &Log| {
+            assert!(log.segments.is_ready());
+            let (rests, micros) = (disk.rests(), disk.rested().as_micros() as u64);
+            let long = (micros - 300 * rests) / (10_000 - 300);
+            (long, rests - long)
+        };
+        let with = |head_left, has_more_work: bool| {
+            let disk = FaultDisk::new(1, 1 << 30);
+            let log = open(&disk).unwrap();
+            let wanted = Wanted { ahead_bytes: log.ahead_wanted(), durable: log.durable() };
+            log.segments.prepare(wanted, &|| head_left, &|| has_more_work).unwrap();
+            rests(&disk, &log)
+        };
+        // The head is empty, so the next segment is soon 2 MiB ahead.
+        assert_eq!(with(THOUSAND, false), (479, 32));
+        assert_eq!(with(THOUSAND, true), (0, 511));
+        // An eighth of the head is used. If half of it is used, there is no time to rest.
+        assert_eq!(with(THOUSAND * 7 / 8, false), (351, 32));
+        assert_eq!(with(THOUSAND / 2, false), (0, 0));
+
+        let disk = FaultDisk::new(1, 1 << 30);
+        let log = open(&disk).unwrap();
+        log.prepare_once(false).unwrap();
+        assert!(rests(&disk, &log).0 > 470);
+        // The caller waits. The first entries of the log are in the head, so the first piece has no rest.
+        let disk = FaultDisk::new(1, 1 << 30);
+        let log = open(&disk).unwrap();
+        log.prepare_step().unwrap();
+        assert_eq!(rests(&disk, &log), (0, 510));
+        // The reserve lacks a file. A step that ends soon can try again to allocate it.
+        let (disk, log) = (1..100)
+            .find_map(|call| {
+                let disk = FaultDisk::new(1, 1 << 30);
+                disk.fail_at(call);
+                let log = open(&disk).ok()?;
+                (log.usage().ahead_bytes == SEGMENT).then_some((disk, log))
+            })
+            .unwrap();
+        disk.set_capacity(disk.used());
+        log.prepare_once(false).unwrap();
+        assert_eq!(rests(&disk, &log), (0, 510));
     }
 }

@@ -271,17 +271,20 @@ impl Log {
     /// Does the background work: frees segments, prepares the next segment, fills the reserve. If
     /// `usage().short` is true, the caller must call this function again after a second.
     pub fn prepare_step(&self) -> Result<(), Failure> {
-        while self.prepare_once()? {}
+        while self.prepare_once(true)? {}
         Ok(())
     }
 
-    /// Does one step of `prepare_step`. Returns true if there may be more work now.
-    pub(crate) fn prepare_once(&self) -> Result<bool, Failure> {
+    /// Does one step of `prepare_step`. Returns true if there may be more work now. If the caller
+    /// does not wait for the step, it can be slow.
+    pub(crate) fn prepare_once(&self, caller_waits: bool) -> Result<bool, Failure> {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
         let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
-        let prepared = self.segments.prepare(wanted, &|| self.head_left());
+        let has_more_work =
+            || caller_waits || self.reserve_is_short() || self.segments.can_free(self.durable());
+        let prepared = self.segments.prepare(wanted, &|| self.head_left(), &has_more_work);
         prepared.map_err(|failure| self.fail(failure))
     }
 
@@ -316,11 +319,15 @@ impl Log {
 
     /// Whether the helper has work now.
     pub(crate) fn prepare_wanted(&self) -> bool {
-        let lacks =
-            || !self.segments.is_ready() || self.segments.ahead_bytes() < self.ahead_wanted();
+        let lacks = || !self.segments.is_ready() || self.reserve_is_short();
         let is_short = self.segments.is_short();
         let is_stuck = self.segments.is_stuck();
         !is_stuck && self.segments.can_free(self.durable()) || !is_short && lacks()
+    }
+
+    /// Whether fewer bytes are allocated than must be.
+    fn reserve_is_short(&self) -> bool {
+        self.segments.ahead_bytes() < self.ahead_wanted()
     }
 
     /// Whether the helper must retry later, because it found no room, or could not check the file

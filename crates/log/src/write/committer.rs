@@ -146,7 +146,7 @@ fn prepare_loop(log: &Log, stop: &AtomicBool) {
     mark_as_background();
     log.helper.register();
     while !stop.load(Ordering::SeqCst) {
-        if log.prepare_once().is_err() {
+        if log.prepare_once(false).is_err() {
             return;
         }
         // Clients and the committer may wait for a segment. `prepare_once` may have made one ready.
