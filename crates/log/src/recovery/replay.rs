@@ -4,6 +4,7 @@ pub(crate) mod indexed;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::ops::Range;
 
 use crate::error::OpenError;
@@ -17,6 +18,10 @@ use crate::recovery::tail::{Tail, group_at};
 use crate::settings::ID_LIMIT_MAX;
 use crate::types::{Meta, Position, RecoveryProgress, RecoveryReport, Slot};
 use crate::write::lazy::SlotMap;
+
+/// The largest buffer that replay uses again. Segments are larger if the settings say so, or for one
+/// big entry.
+const BUFFER_BYTES_MAX: usize = 128 << 20;
 
 /// The ended slots of a segment: a bit set that grows when needed.
 #[derive(Debug, Default)]
@@ -108,6 +113,9 @@ pub(crate) struct Replay<'a> {
     folder: &'a Folder,
     tail: &'a Tail,
     kept_bytes_left: u64,
+    /// The memory of a segment that was read, for the next one. The first use of new memory costs
+    /// more than the read.
+    buffer: Vec<u8>,
     used_indexes: Option<UsedIndexes>,
     /// The segments from `tail.first` on.
     segments: Vec<Segment<'a>>,
@@ -134,6 +142,7 @@ impl<'a> Replay<'a> {
             folder,
             tail,
             kept_bytes_left: kept_bytes_max,
+            buffer: Vec::new(),
             used_indexes,
             segments: Vec::new(),
             changes: SlotMap::default(),
@@ -216,19 +225,21 @@ impl<'a> Replay<'a> {
                 self.note_read(found, on_progress);
                 continue;
             }
-            let bytes = if number == tail.last {
-                Cow::Borrowed(&tail.bytes[..end as usize])
-            } else {
-                Cow::Owned(found.bytes(end)?)
+            // Always keep the bytes of the last segment: `tail` has them in memory anyway.
+            let keeps = number == tail.last || end <= self.kept_bytes_left;
+            let bytes = match () {
+                () if number == tail.last => Cow::Borrowed(&tail.bytes[..end as usize]),
+                () if keeps => Cow::Owned(found.bytes_at(0, end)?),
+                () => Cow::Owned(found.bytes_in(mem::take(&mut self.buffer), end)?),
             };
             sealed = self.read_segment(found, &bytes, end, sealed)?;
-            let keeps = number == tail.last || bytes.len() as u64 <= self.kept_bytes_left;
             let segment = &mut self.segments[(number - tail.first) as usize];
             segment.end = end;
             if keeps {
-                // Always keep the bytes of the last segment: `tail` has them in memory anyway.
-                self.kept_bytes_left = self.kept_bytes_left.saturating_sub(bytes.len() as u64);
+                self.kept_bytes_left = self.kept_bytes_left.saturating_sub(end);
                 segment.bytes = Some(bytes);
+            } else {
+                self.use_again(bytes);
             }
             self.note_read(found, on_progress);
         }
@@ -449,6 +460,14 @@ impl<'a> Replay<'a> {
         Err(found.damaged(position.offset(), "a job was changed that was never written"))
     }
 
+    fn use_again(&mut self, bytes: Cow<'_, [u8]>) {
+        if let Cow::Owned(bytes) = bytes
+            && bytes.capacity() <= BUFFER_BYTES_MAX
+        {
+            self.buffer = bytes;
+        }
+    }
+
     fn note_read(&mut self, found: &Found, on_progress: &mut dyn FnMut(RecoveryProgress)) {
         self.progress.read_bytes += found.size();
         on_progress(self.progress);
@@ -476,13 +495,17 @@ impl<'a> Replay<'a> {
             }
             let kept = self.segments[index].bytes.take();
             let proven = kept.is_some();
-            let bytes = match kept {
-                Some(bytes) => bytes,
-                None => Cow::Owned(self.folder.segments[&number].bytes(self.segments[index].end)?),
+            let bytes = if let Some(bytes) = kept {
+                bytes
+            } else {
+                let (buffer, end) = (mem::take(&mut self.buffer), self.segments[index].end);
+                Cow::Owned(self.folder.segments[&number].bytes_in(buffer, end)?)
             };
             self.restore_segment(number, &bytes, proven, &mut live, restore)?;
+            self.use_again(bytes);
             self.note_read(&self.folder.segments[&number], on_progress);
         }
+        self.buffer = Vec::new();
         self.report.jobs = live.live();
         let mut facts: Vec<_> =
             self.facts.iter().filter(|(_, fact)| !fact.value.is_empty()).collect();
