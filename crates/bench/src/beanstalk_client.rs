@@ -98,15 +98,21 @@ impl Client {
         Ok(Some(Reserved { id, body }))
     }
 
-    /// One number of `stats-tube`, such as `current-jobs-ready`.
-    pub(crate) fn tube_figure(&mut self, tube: &str, name: &str) -> anyhow::Result<u64> {
+    /// The number of a tube's jobs in a state, such as `ready`. A tube without jobs and clients does
+    /// not exist, so it has none.
+    pub(crate) fn jobs_in(&mut self, tube: &str, state: &str) -> anyhow::Result<u64> {
         self.send(format!("stats-tube {tube}\r\n").as_bytes())?;
-        let reply = self.expect("OK ")?;
-        let size: usize = reply[3..].parse()?;
-        let mut text = vec![0; size + 2];
+        let reply = self.reply()?;
+        if reply == "NOT_FOUND" {
+            return Ok(0);
+        }
+        let size =
+            reply.strip_prefix("OK ").with_context(|| format!("expected OK, got {reply}"))?;
+        let mut text = vec![0; size.parse::<usize>()? + 2];
         self.stream.read_exact(&mut text)?;
         let text = String::from_utf8_lossy(&text);
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let name = format!("current-jobs-{state}");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(": "));
         Ok(line.with_context(|| format!("the statistics have no {name}"))?.trim().parse()?)
     }
 
@@ -117,5 +123,25 @@ impl Client {
         let stream = self.stream.into_inner();
         stream.set_nonblocking(true)?;
         Ok(mio::net::TcpStream::from_std(stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_tube_that_does_not_exist_has_no_jobs() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = Client::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let statistics = "---\nname: some\ncurrent-jobs-ready: 7\ncurrent-jobs-delayed: 3\n";
+        write!(server, "OK {}\r\n{statistics}\r\nNOT_FOUND\r\n", statistics.len()).unwrap();
+        assert_eq!(client.jobs_in("some", "ready").unwrap(), 7);
+        assert_eq!(client.jobs_in("empty", "ready").unwrap(), 0);
+        drop(server);
+        client.jobs_in("some", "ready").unwrap_err();
     }
 }

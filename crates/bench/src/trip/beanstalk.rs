@@ -26,7 +26,7 @@ impl Pair {
         // Check that there is no old job. The consumer could not distinguish an old job from a job
         // of a trip.
         for state in ["ready", "delayed", "reserved"] {
-            let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
+            let count = producer.jobs_in(&tube, state)?;
             anyhow::ensure!(
                 count == 0,
                 "the queue {tube} has jobs ({count} {state}), but trip needs an empty one; empty it \

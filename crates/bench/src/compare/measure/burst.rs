@@ -37,7 +37,7 @@ pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let mut client = quiet::connect(server)?;
     let mut latency = Latency::new();
     let mut observer = Client::connect(server.address)?;
-    let delayed = |observer: &mut Client| observer.tube_figure(FUNCTION, "current-jobs-delayed");
+    let delayed = |observer: &mut Client| observer.jobs_in(FUNCTION, "delayed");
     let all = delayed(&mut observer)?;
     let rest = due.checked_sub(now()? + BEFORE).context("submitting took too long")?;
     anyhow::ensure!(all == jobs, "{all} of {jobs} jobs are delayed");

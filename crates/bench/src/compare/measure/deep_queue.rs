@@ -42,10 +42,10 @@ pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let (jobs, bytes) = queue.memory_at_segment_start()?;
     let [deep_put, deep_take] = rates(lab, server)?;
     let mut client = Client::connect(server.address)?;
-    let found = client.tube_figure(QUEUE, "current-jobs-ready")?;
+    let found = client.jobs_in(QUEUE, "ready")?;
     anyhow::ensure!(found == jobs, "{found} of {jobs} jobs were there at the end");
     let drained = queue.drain()?;
-    let found = client.tube_figure(QUEUE, "current-jobs-ready")?;
+    let found = client.jobs_in(QUEUE, "ready")?;
     anyhow::ensure!(found == 0, "{found} jobs were left after the drain");
     Ok(Sample::from([
         (Metric::BytesPerTailJob, (bytes - first_bytes) / (jobs - first_jobs) as f64),

@@ -59,7 +59,7 @@ pub(crate) fn run(lab: &Lab, peer: Peer, stock: Stock, folder: &Path) -> anyhow:
         std::thread::sleep(Duration::from_micros(500));
     };
     let seconds = start.elapsed().as_secs_f64();
-    let found = client.tube_figure("default", "current-jobs-ready")?;
+    let found = client.jobs_in("default", "ready")?;
     let expected = stock.jobs;
     anyhow::ensure!(found == expected, "{found} of {expected} jobs were there after the restart");
     server.kill()?;
