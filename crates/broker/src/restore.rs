@@ -50,7 +50,7 @@ impl Core {
         let body = if is_stored {
             JobBody::Stored(body.len() as u32)
         } else {
-            JobBody::Resident(body.read()?.as_ref().into())
+            JobBody::Resident(body.shared()?)
         };
         let slot = self.engine.restore(queue, &facts, tags, body)?;
         // Everything in the folder of a node was accepted. So replies about it wait for nothing.

@@ -6,8 +6,9 @@
 //! ends. And an entry that ends a slot is in the slot's segment or in a later one. So when recovery
 //! has read a segment, it has all ends of the segment's slots.
 //!
-//! `tail` finds the end of the log. `replay` reads the live entries.
+//! `tail` finds the end of the log. `replay` reads the live entries, and `ahead` the bytes for it.
 
+pub(crate) mod ahead;
 pub(crate) mod replay;
 pub(crate) mod restored;
 pub(crate) mod tail;
@@ -36,11 +37,6 @@ use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
 use crate::types::{Position, RecoveryProgress, RecoveryReport};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
-
-/// The maximum number of segment bytes that recovery keeps in memory between its two passes.
-/// Recovery reads the other segments again in the second pass. The number is small in simulations,
-/// so that simulations test the second read, too.
-pub(crate) const KEPT_BYTES_MAX: u64 = if cfg!(feature = "fault") { 64 << 10 } else { 128 << 20 };
 
 /// Where the log continues.
 struct End {
@@ -86,7 +82,7 @@ impl Log {
         };
         let used_indexes =
             settings.classify.map(|classify| UsedIndexes { disk: Arc::clone(&disk), classify });
-        let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX, used_indexes);
+        let mut replay = Replay::new(&folder, &tail, used_indexes);
         replay.read(on_progress)?;
         let now_ms = begin(replay.begin());
         let live = replay.restore(restore, on_progress)?;
@@ -235,7 +231,7 @@ fn create(
     let mut live = Liveness::new(1);
     live.push_segment();
     let tail = Tail::empty();
-    let replay = Replay::new(folder, &tail, 0, None);
+    let replay = Replay::new(folder, &tail, None);
     let now_ms = begin(replay.begin());
     let log = start(settings, segments, end, live, &replay, now_ms)?;
     Ok((log, RecoveryReport { next_id: 1, ..RecoveryReport::default() }))

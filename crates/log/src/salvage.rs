@@ -16,9 +16,9 @@ use crate::files::folder::{Folder, lock};
 use crate::files::segments::{segment_name, segment_number};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
+use crate::recovery::find_tail;
 use crate::recovery::replay::Replay;
 use crate::recovery::restored::Restored;
-use crate::recovery::{KEPT_BYTES_MAX, find_tail};
 use crate::settings::{Settings, Sync};
 use crate::types::{QueueRef, RecoveryReport};
 
@@ -130,7 +130,7 @@ fn read_whole(
     let Some(tail) = find_tail(disk, &folder)? else {
         return Ok(RecoveryReport { next_id: 1, ..RecoveryReport::default() });
     };
-    let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX, None);
+    let mut replay = Replay::new(&folder, &tail, None);
     replay.read(&mut |_| ())?;
     replay.restore(restore, &mut |_| ())?;
     Ok(RecoveryReport { cut_bytes: tail.cut_bytes, cut_groups: tail.cut_groups, ..replay.report() })

@@ -166,17 +166,6 @@ impl Found {
         Ok((bytes, used))
     }
 
-    /// The file's bytes up to `end`, in the memory of the buffer if they fit.
-    pub(crate) fn bytes_in(&self, mut buffer: Vec<u8>, end: u64) -> Result<Vec<u8>, OpenError> {
-        if buffer.capacity() < end as usize {
-            return self.bytes_at(0, end);
-        }
-        buffer.resize(end as usize, 0);
-        let read = self.read_into(0, &mut buffer)?;
-        buffer.truncate(read);
-        Ok(buffer)
-    }
-
     /// Reads `len` bytes from an offset, or fewer at the end of the file.
     pub(crate) fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>, OpenError> {
         let mut bytes = vec![0; len as usize];
@@ -190,26 +179,5 @@ impl Found {
         self.file.read_at(bytes, offset).map_err(|error| {
             OpenError::from_io(&self.folder, format!("read {}", segment_name(self.number)), error)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::fault::FaultDisk;
-
-    #[test]
-    fn a_used_buffer_keeps_none_of_its_bytes() {
-        let disk = FaultDisk::new(1, 1 << 20);
-        disk.create(&segment_name(1)).unwrap().write_at(&[1; 100], 0).unwrap();
-        let found = Found::read(&disk, "folder", 1).unwrap();
-        for (buffer, end, len) in
-            [(vec![7; 300], 100, 100), (vec![7; 300], 200, 100), (vec![7; 50], 80, 80)]
-        {
-            assert_eq!(found.bytes_in(buffer, end).unwrap(), vec![1; len], "{end}");
-        }
-        let mut shorter = vec![7; 90];
-        shorter.truncate(40);
-        assert_eq!(found.bytes_in(shorter, 90).unwrap(), [1; 90]);
     }
 }

@@ -2,26 +2,27 @@
 
 pub(crate) mod indexed;
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
-use std::mem;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use triomphe::Arc;
 
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
 use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
-use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
+use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use crate::liveness::Liveness;
+use crate::recovery::ahead::{Group, Piece, Seam, Source, read_segment};
 use crate::recovery::replay::indexed::{Indexed, UsedIndexes};
-use crate::recovery::restored::{Restored, RestoredBody};
-use crate::recovery::tail::{Tail, group_at};
+use crate::recovery::restored::{BodyCopy, Restored, RestoredBody};
+use crate::recovery::tail::Tail;
 use crate::settings::ID_LIMIT_MAX;
 use crate::types::{Meta, Position, RecoveryProgress, RecoveryReport, Slot};
 use crate::write::lazy::SlotMap;
 
-/// The largest buffer that replay uses again. Segments are larger if the settings say so, or for one
-/// big entry.
-const BUFFER_BYTES_MAX: usize = 128 << 20;
+/// The fault of an entry whose checksum is right.
+const CONTENTS: &str = "an entry's contents";
 
 /// The ended slots of a segment: a bit set that grows when needed.
 #[derive(Debug, Default)]
@@ -52,19 +53,14 @@ impl Killed {
 
 /// The state of one segment during replay.
 #[derive(Debug, Default)]
-struct Segment<'a> {
+struct Segment {
     end: u64,
-    /// The segment's bytes up to `end`, if replay keeps them for the second pass.
-    bytes: Option<Cow<'a, [u8]>>,
     names: Vec<Box<[u8]>>,
     slots: u32,
     killed: Killed,
     /// The segment's index, if the segment was read by it.
     index: Option<Indexed>,
 }
-
-/// The end and the checksum of the group before a segment's first group.
-type Seam = (Position, u32);
 
 /// A slot as its entry says it.
 struct StoredJob<'a> {
@@ -112,13 +108,9 @@ impl Begin<'_> {
 pub(crate) struct Replay<'a> {
     folder: &'a Folder,
     tail: &'a Tail,
-    kept_bytes_left: u64,
-    /// The memory of a segment that was read, for the next one. The first use of new memory costs
-    /// more than the read.
-    buffer: Vec<u8>,
     used_indexes: Option<UsedIndexes>,
     /// The segments from `tail.first` on.
-    segments: Vec<Segment<'a>>,
+    segments: Vec<Segment>,
     changes: SlotMap<Change>,
     arena: Vec<u8>,
     facts: Facts,
@@ -135,14 +127,11 @@ impl<'a> Replay<'a> {
     pub(crate) fn new(
         folder: &'a Folder,
         tail: &'a Tail,
-        kept_bytes_max: u64,
         used_indexes: Option<UsedIndexes>,
     ) -> Replay<'a> {
         Replay {
             folder,
             tail,
-            kept_bytes_left: kept_bytes_max,
-            buffer: Vec::new(),
             used_indexes,
             segments: Vec::new(),
             changes: SlotMap::default(),
@@ -225,99 +214,62 @@ impl<'a> Replay<'a> {
                 self.note_read(found, on_progress);
                 continue;
             }
-            // Always keep the bytes of the last segment: `tail` has them in memory anyway.
-            let keeps = number == tail.last || end <= self.kept_bytes_left;
-            let bytes = match () {
-                () if number == tail.last => Cow::Borrowed(&tail.bytes[..end as usize]),
-                () if keeps => Cow::Owned(found.bytes_at(0, end)?),
-                () => Cow::Owned(found.bytes_in(mem::take(&mut self.buffer), end)?),
-            };
-            sealed = self.read_segment(found, &bytes, end, sealed)?;
-            let segment = &mut self.segments[(number - tail.first) as usize];
-            segment.end = end;
-            if keeps {
-                self.kept_bytes_left = self.kept_bytes_left.saturating_sub(end);
-                segment.bytes = Some(bytes);
-            } else {
-                self.use_again(bytes);
-            }
+            sealed = Some(self.read_segment(self.source(found, end), sealed)?);
             self.note_read(found, on_progress);
         }
         self.check_changes()
     }
 
-    /// Reads one segment, and returns the seam to the segment before it. Fails if a group before
-    /// `end` is damaged. `next` is the seam to the next segment.
-    fn read_segment(
-        &mut self,
-        found: &Found,
-        bytes: &[u8],
-        end: u64,
-        next: Option<Seam>,
-    ) -> Result<Option<Seam>, OpenError> {
-        let salt = found.header()?.salt;
-        let mut offset = HEADER_BYTES;
-        let mut first = None;
-        let mut previous: Option<GroupHeader> = None;
-        while offset < end {
-            let group = group_at(bytes, salt, found.number, offset)
-                .ok_or_else(|| found.damaged(offset, "a group's checksum"))?;
-            if let Some(previous) = previous
-                && (group.previous_end != previous.end() || group.previous_crc != previous.crc)
-            {
-                return Err(found.damaged(offset, "a group does not follow the one before it"));
-            }
-            let start = offset as usize + GROUP_HEADER_BYTES;
-            let group_end = group.end().offset();
-            self.read_group(found, &bytes[start..group_end as usize], start as u64, salt, &group)?;
-            first.get_or_insert((group.previous_end, group.previous_crc));
-            previous = Some(group);
-            offset = group_end;
-        }
-        let seam_holds = match (next, previous) {
-            (Some((_, crc)), Some(last)) => last.crc == crc && offset == end,
-            (Some(_), None) => false,
-            (None, _) => offset == end,
-        };
-        if !seam_holds {
-            return Err(found.damaged(offset, "the next segment does not follow it"));
-        }
-        let segment = &self.segments[(found.number - self.tail.first) as usize];
-        if segment.killed.end() > segment.slots {
-            return Err(found.damaged(offset, "a job was ended that was never written"));
-        }
-        Ok(first)
+    /// The source of a segment that ends at the offset `end`. `tail` has the bytes of the last one.
+    fn source(&self, found: &'a Found, end: u64) -> Source<'a> {
+        let is_last = found.number == self.tail.last;
+        Source { found, end, bytes: is_last.then_some(&self.tail.bytes) }
     }
 
-    fn read_group(
-        &mut self,
-        found: &Found,
-        entries: &[u8],
-        start: u64,
-        salt: u64,
-        group: &GroupHeader,
-    ) -> Result<(), OpenError> {
-        self.time_ms = self.time_ms.max(group.time_ms);
+    /// Reads one segment, and returns the seam to the segment before it. Fails if a group before
+    /// its end is damaged. `next` is the seam to the next segment.
+    fn read_segment(&mut self, source: Source<'_>, next: Option<Seam>) -> Result<Seam, OpenError> {
+        let found = source.found;
+        let salt = found.header()?.salt;
+        let check = |piece: &Piece<'_>| {
+            let mut groups = piece.groups();
+            groups
+                .try_for_each(|group| group.check_entries(salt))
+                .map_err(|(position, what)| found.damaged(position.offset(), what))
+        };
+        let (before, last) = read_segment(source, check, |piece, ()| {
+            piece.groups().try_for_each(|group| self.read_group(found, &group))
+        })?;
+        let index = (found.number - self.tail.first) as usize;
+        self.segments[index].end = source.end;
+        if next.is_some_and(|(_, crc)| last.1 != crc) {
+            return Err(found.damaged(source.end, "the next segment does not follow it"));
+        }
+        if self.segments[index].killed.end() > self.segments[index].slots {
+            return Err(found.damaged(source.end, "a job was ended that was never written"));
+        }
+        Ok(before)
+    }
+
+    /// Notes the entries of a group. Their checksums are right.
+    fn read_group(&mut self, found: &Found, group: &Group<'_>) -> Result<(), OpenError> {
+        let header = &group.header;
+        self.time_ms = self.time_ms.max(header.time_ms);
         self.report.groups += 1;
-        self.report.bytes += (entries.len() + GROUP_HEADER_BYTES) as u64;
-        let mut at = 0;
+        self.report.bytes += GROUP_HEADER_BYTES as u64 + u64::from(header.len);
         let mut count = 0;
-        while at < entries.len() {
-            let position = Position::new(found.number, start + at as u64);
-            let entry = Entry::read(&entries[at..], salt, position.0)
-                .map_err(|what| found.damaged(position.offset(), what))?;
-            self.entry(&entry, position).map_err(|what| found.damaged(position.offset(), what))?;
-            at += entry.bytes;
+        for (position, entry) in group.entries() {
+            let noted = entry.and_then(|entry| self.entry(&entry, position));
+            noted.map_err(|what| found.damaged(position.offset(), what))?;
             count += 1;
         }
-        if count != group.count {
-            return Err(found.damaged(group.position.offset(), "the number of entries"));
+        if count != header.count {
+            return Err(found.damaged(header.position.offset(), "the number of entries"));
         }
         Ok(())
     }
 
     fn entry(&mut self, entry: &Entry<'_>, position: Position) -> Result<(), &'static str> {
-        const CONTENTS: &str = "an entry's contents";
         let here = (position.segment() - self.tail.first) as usize;
         match entry.kind {
             EntryKind::Open => self.limit(position, entry.open().ok_or(CONTENTS)?.1)?,
@@ -460,14 +412,6 @@ impl<'a> Replay<'a> {
         Err(found.damaged(position.offset(), "a job was changed that was never written"))
     }
 
-    fn use_again(&mut self, bytes: Cow<'_, [u8]>) {
-        if let Cow::Owned(bytes) = bytes
-            && bytes.capacity() <= BUFFER_BYTES_MAX
-        {
-            self.buffer = bytes;
-        }
-    }
-
     fn note_read(&mut self, found: &Found, on_progress: &mut dyn FnMut(RecoveryProgress)) {
         self.progress.read_bytes += found.size();
         on_progress(self.progress);
@@ -493,19 +437,9 @@ impl<'a> Replay<'a> {
                 self.note_read(&self.folder.segments[&number], on_progress);
                 continue;
             }
-            let kept = self.segments[index].bytes.take();
-            let proven = kept.is_some();
-            let bytes = if let Some(bytes) = kept {
-                bytes
-            } else {
-                let (buffer, end) = (mem::take(&mut self.buffer), self.segments[index].end);
-                Cow::Owned(self.folder.segments[&number].bytes_in(buffer, end)?)
-            };
-            self.restore_segment(number, &bytes, proven, &mut live, restore)?;
-            self.use_again(bytes);
+            self.restore_segment(number, &mut live, restore)?;
             self.note_read(&self.folder.segments[&number], on_progress);
         }
-        self.buffer = Vec::new();
         self.report.jobs = live.live();
         let mut facts: Vec<_> =
             self.facts.iter().filter(|(_, fact)| !fact.value.is_empty()).collect();
@@ -519,41 +453,44 @@ impl<'a> Replay<'a> {
         Ok(live)
     }
 
-    /// Restores the live jobs of one segment. `proven` is true if the first pass verified the bytes
-    /// in memory. Otherwise the file was read again, so this function verifies each group.
+    /// Restores the live jobs of one segment.
     fn restore_segment(
         &self,
         number: u32,
-        bytes: &[u8],
-        proven: bool,
         live: &mut Liveness,
         restore: &mut dyn FnMut(Restored<'_>),
     ) -> Result<(), OpenError> {
         let found = &self.folder.segments[&number];
-        let salt = found.header()?.salt;
-        let changed = || found.damaged(HEADER_BYTES, "the file changed while it was read");
         let segment = &self.segments[(number - self.tail.first) as usize];
-        let mut slots = Vec::new();
-        let mut index = 0;
-        let mut offset = HEADER_BYTES as usize;
-        while (offset as u64) < segment.end {
-            let group = if proven {
-                bytes.get(offset..).and_then(GroupHeader::peek)
-            } else {
-                group_at(bytes, salt, number, offset as u64)
-            };
-            let group = group.ok_or_else(changed)?;
-            let group_end = group.end().offset() as usize;
-            offset += GROUP_HEADER_BYTES;
-            while offset < group_end {
-                let entry = Entry::parse(&bytes[offset..]).map_err(|_| changed())?;
-                let entry_at = offset as u32;
-                offset += entry.bytes;
-                if !matches!(entry.kind, EntryKind::Put | EntryKind::Copy) {
-                    continue;
+        let source = self.source(found, segment.end);
+        let contents = |position: Position| found.damaged(position.offset(), CONTENTS);
+        // Whether the owner keeps bodies in memory: whether it did so with one of the last piece. Then
+        // the other thread makes their copies, because most of a start is the first use of memory.
+        let wants_bodies = AtomicBool::new(true);
+        let mut next = 0;
+        let copy_bodies = |piece: &Piece<'_>| {
+            let mut bodies = Vec::new();
+            let wants_bodies = wants_bodies.load(Ordering::Relaxed);
+            for (position, entry) in piece.puts() {
+                let first = next;
+                let body = entry.for_each_slot(|_| next += 1).ok_or_else(|| contents(position))?;
+                if wants_bodies {
+                    let live = (first..next).filter(|&index| !segment.killed.contains(index));
+                    bodies.extend(live.map(|_| Arc::from(body)));
                 }
+            }
+            Ok(bodies)
+        };
+        let mut index = 0;
+        read_segment(source, copy_bodies, |piece, bodies| {
+            let mut bodies = bodies.into_iter();
+            let copy = BodyCopy::default();
+            let mut slots = Vec::new();
+            for (at, entry) in piece.puts() {
                 slots.clear();
-                let body = entry.for_each_slot(|stored| slots.push(stored)).ok_or_else(changed)?;
+                let body = entry.for_each_slot(|stored| slots.push(stored));
+                let body = body.ok_or_else(|| contents(at))?;
+                let position = Position(at.0 + entry.bytes as u64);
                 let share = (entry.bytes / slots.len().max(1)) as u64;
                 for stored in &slots {
                     let slot = Slot { segment: number, index };
@@ -561,14 +498,20 @@ impl<'a> Replay<'a> {
                     if segment.killed.contains(index) {
                         live.kill(slot);
                     } else {
-                        let position = Position::new(number, offset as u64);
                         let StoredSlot { queue, meta, .. } = *stored;
+                        let entry_at = at.offset() as u32;
                         let job = StoredJob { slot, entry_at, position, queue, meta };
-                        self.restore_job(&job, RestoredBody::here(body), restore);
+                        copy.set(bodies.next());
+                        self.restore_job(&job, RestoredBody::here(body, Some(&copy)), restore);
                     }
                     index += 1;
                 }
             }
+            wants_bodies.store(copy.was_wanted(), Ordering::Relaxed);
+            Ok(())
+        })?;
+        if index != segment.slots {
+            return Err(found.damaged(HEADER_BYTES, "the file changed while it was read"));
         }
         Ok(())
     }

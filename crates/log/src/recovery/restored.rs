@@ -2,7 +2,10 @@
 //! needs them.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
+use std::fmt::{self, Debug, Formatter};
+
+use triomphe::Arc;
 
 use crate::error::OpenError;
 use crate::files::folder::Found;
@@ -63,13 +66,38 @@ pub struct RestoredBody<'a>(Source<'a>);
 
 #[derive(Copy, Clone, Debug)]
 enum Source<'a> {
-    Here(&'a [u8]),
+    Here(&'a [u8], Option<&'a BodyCopy>),
     File { found: &'a Found, header: SegmentHeader, entry_at: u32, end: Position, len: u32 },
 }
 
+/// A copy of a body that was made ahead, for an owner that keeps bodies in memory.
+#[derive(Default)]
+pub(crate) struct BodyCopy {
+    copy: Cell<Option<Arc<[u8]>>>,
+    was_wanted: Cell<bool>,
+}
+
+impl BodyCopy {
+    /// Offers the copy of the next body. `None`: it was not made.
+    pub(crate) fn set(&self, copy: Option<Arc<[u8]>>) {
+        self.copy.set(copy);
+    }
+
+    /// Whether the owner asked for one of these copies.
+    pub(crate) fn was_wanted(&self) -> bool {
+        self.was_wanted.get()
+    }
+}
+
+impl Debug for BodyCopy {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("BodyCopy").finish_non_exhaustive()
+    }
+}
+
 impl<'a> RestoredBody<'a> {
-    pub(crate) fn here(body: &'a [u8]) -> RestoredBody<'a> {
-        RestoredBody(Source::Here(body))
+    pub(crate) fn here(body: &'a [u8], copy: Option<&'a BodyCopy>) -> RestoredBody<'a> {
+        RestoredBody(Source::Here(body, copy))
     }
 
     pub(crate) fn stored(
@@ -84,7 +112,7 @@ impl<'a> RestoredBody<'a> {
     /// The bytes of the body.
     pub fn len(&self) -> usize {
         match self.0 {
-            Source::Here(body) => body.len(),
+            Source::Here(body, _) => body.len(),
             Source::File { len, .. } => len as usize,
         }
     }
@@ -94,10 +122,21 @@ impl<'a> RestoredBody<'a> {
         self.len() == 0
     }
 
+    /// The body in memory of its own.
+    pub fn shared(&self) -> Result<Arc<[u8]>, OpenError> {
+        if let Source::Here(_, Some(copy)) = self.0 {
+            copy.was_wanted.set(true);
+            if let Some(copy) = copy.copy.take() {
+                return Ok(copy);
+            }
+        }
+        Ok(Arc::from(&*self.read()?))
+    }
+
     /// The body.
     pub fn read(&self) -> Result<Cow<'a, [u8]>, OpenError> {
         let (found, header, entry_at, end, len) = match self.0 {
-            Source::Here(body) => return Ok(Cow::Borrowed(body)),
+            Source::Here(body, _) => return Ok(Cow::Borrowed(body)),
             Source::File { found, header, entry_at, end, len } => {
                 (found, header, entry_at, end, len)
             }

@@ -469,7 +469,7 @@ impl Remains {
             queue: &queue,
             meta,
             counters,
-            body: RestoredBody::here(body),
+            body: RestoredBody::here(body, None),
         });
     }
 

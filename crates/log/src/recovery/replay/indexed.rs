@@ -12,7 +12,8 @@ use crate::index::file::{IndexFile, Outline, Tables, for_each_other};
 use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, Place, index_name};
 use crate::liveness::Liveness;
-use crate::recovery::replay::{Killed, Replay, Seam, StoredJob};
+use crate::recovery::ahead::Seam;
+use crate::recovery::replay::{Killed, Replay, StoredJob};
 use crate::recovery::restored::{BlockSource, Restored, RestoredBody, RestoredRows};
 use crate::types::{Position, Slot};
 

@@ -1,0 +1,113 @@
+//! A start reads the log in pieces, in two threads.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lineshaft_log::{FaultDisk, Log, Meta, OpenError, QueueRef, Restored, Settings};
+
+const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"mails" };
+const FIRST: &str = "0000000001.seg";
+
+fn meta(id: u64) -> Meta<'static> {
+    Meta { id, priority: 1, ttr: 60, created_ms: 1, due_ms: 0, state: 0, options: b"" }
+}
+
+fn settings() -> Settings {
+    Settings { segment_bytes: 256 << 10, ..Settings::default() }
+}
+
+/// The body of a job: up to 300 bytes, but a few that are much larger than a piece.
+fn body(id: u64) -> Vec<u8> {
+    let len = if id.is_multiple_of(500) { 100_000 } else { id * 37 % 300 };
+    (0..len).map(|at| (id * 7 + at) as u8).collect()
+}
+
+/// A log of several segments: 3,000 jobs in groups of 1 to 90, and every third job is finished.
+fn large() -> FaultDisk {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let log = Log::open(Arc::new(disk.clone()), settings(), 1000, &mut |_| ()).unwrap().0;
+    let (mut slots, mut in_group) = (BTreeMap::new(), 0);
+    for id in 1..=3000 {
+        slots.insert(id, log.put(1000, QUEUE, &meta(id), &body(id)).0);
+        in_group += 1;
+        if in_group > id % 90 {
+            in_group = 0;
+            log.commit_step(1000).unwrap();
+            log.prepare_step().unwrap();
+        }
+    }
+    for id in (3..=3000).step_by(3) {
+        log.finish(1001, slots[&id]);
+    }
+    log.commit_step(1001).unwrap();
+    drop(log);
+    disk.crash();
+    disk.restart();
+    disk
+}
+
+/// Starts on the disk. Calls `restore` with each job's id and body.
+fn start(disk: &FaultDisk, restore: &mut dyn FnMut(u64, &[u8])) -> Result<(), OpenError> {
+    Log::open(Arc::new(disk.clone()), settings(), 2000, &mut |restored| match restored {
+        Restored::Job { meta, body, .. } => {
+            let read = body.read().unwrap();
+            assert_eq!(body.len(), read.len());
+            // An owner may keep each body in memory, no body, or some of them.
+            if meta.id % 1000 < 700 || meta.id.is_multiple_of(7) {
+                assert_eq!(*body.shared().unwrap(), *read, "job {}", meta.id);
+            }
+            restore(meta.id, &read);
+        }
+        other => panic!("{other:?}"),
+    })
+    .map(drop)
+}
+
+#[test]
+fn each_job_comes_back_once_and_in_order() {
+    let disk = large();
+    assert!(disk.names().iter().filter(|name| name.ends_with("seg")).count() > 3);
+    let mut found = Vec::new();
+    start(&disk, &mut |id, read| {
+        assert_eq!(read, body(id), "job {id}");
+        found.push(id);
+    })
+    .unwrap();
+    let live: Vec<u64> = (1..=3000_u64).filter(|id| !id.is_multiple_of(3)).collect();
+    assert_eq!(found, live);
+}
+
+#[test]
+fn damage_in_a_later_piece_is_named_and_ends_the_start() {
+    let disk = large();
+    let offset = 200_000;
+    disk.flip_bit(FIRST, offset * 8);
+    let reads = |disk: &FaultDisk| {
+        let before = disk.reads();
+        let error = start(disk, &mut |id, _| panic!("job {id}")).unwrap_err();
+        let OpenError::Damaged { file, offset: at, what } = error else { panic!("{error}") };
+        assert!(file.ends_with(FIRST) && what == "a group's checksum", "{file}: {what}");
+        assert!(at <= offset && offset < at + 110_000, "the group is at {at}");
+        disk.reads() - before
+    };
+    // The reads do not depend on which thread is faster.
+    assert_eq!(reads(&disk.fork()), reads(&disk.fork()));
+}
+
+#[test]
+fn a_read_that_fails_ends_the_start() {
+    let disk = large();
+    let before = disk.reads();
+    start(&disk.fork(), &mut |_, _| ()).unwrap();
+    let fork = disk.fork();
+    start(&fork, &mut |_, _| ()).unwrap();
+    let all = fork.reads() - before;
+    assert!(all > 100, "{all} reads");
+    for read in (1..=all).step_by(7) {
+        let fork = disk.fork();
+        fork.fail_read_at(before + read);
+        let error = start(&fork, &mut |_, _| ()).unwrap_err();
+        assert!(matches!(error, OpenError::Io { .. }), "read {read}: {error}");
+    }
+}
