@@ -1,10 +1,12 @@
 //! Reads the log's folder: which segments and spares it has, and the headers of the segments.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
+use crate::files::groups::GroupFault;
 use crate::files::segments::{segment_name, segment_number};
 use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SegmentHeader};
 use crate::index::index_number;
@@ -87,7 +89,7 @@ pub(crate) fn is_zeros(bytes: &[u8]) -> bool {
 }
 
 impl Found {
-    fn read(disk: &dyn Disk, folder: &str, number: u32) -> std::io::Result<Found> {
+    fn read(disk: &dyn Disk, folder: &str, number: u32) -> io::Result<Found> {
         let file = disk.open(&segment_name(number))?;
         let len = file.size()?;
         let mut bytes = vec![0; HEADER_BYTES as usize];
@@ -176,8 +178,20 @@ impl Found {
 
     /// Reads bytes from an offset. Returns how many: fewer than wanted only at the end of the file.
     pub(crate) fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OpenError> {
-        self.file.read_at(bytes, offset).map_err(|error| {
-            OpenError::from_io(&self.folder, format!("read {}", segment_name(self.number)), error)
-        })
+        self.file.read_at(bytes, offset).map_err(|error| self.failed("read", error))
+    }
+
+    /// The error of a call for this file.
+    pub(crate) fn failed(&self, doing: &str, error: io::Error) -> OpenError {
+        let doing = format!("{doing} {}", segment_name(self.number));
+        OpenError::from_io(&self.folder, doing, error)
+    }
+
+    /// The error for groups of this file that cannot be read.
+    pub(crate) fn fault(&self, fault: GroupFault) -> OpenError {
+        match fault {
+            GroupFault::Read(error) => self.failed("read", error),
+            GroupFault::Damaged(offset, what) => self.damaged(offset, what),
+        }
     }
 }

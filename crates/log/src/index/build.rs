@@ -5,9 +5,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::disk::DiskFile;
+use crate::files::groups::{Buffers, Group, GroupFault, GroupReader, SegmentBytes};
 use crate::files::segments::segment_name;
 use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
-use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
+use crate::format::{GROUP_HEADER_BYTES, SegmentHeader};
 use crate::index::codec::{RowWriter, put_difference, put_number};
 use crate::index::file::{Changed, Fence, IndexFact, Outline, Tables, encode, encode_others, sum};
 use crate::index::{
@@ -19,7 +20,7 @@ use crate::types::{Position, Slot};
 use crate::write::lazy::SlotMap;
 
 /// The segment is read in pieces of this many bytes, or of a whole group.
-const READ_BYTES: usize = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 /// The number of ids in a list.
 const LIST_IDS: usize = 256;
 /// The build rests after this many rows and entries. They take well under a millisecond.
@@ -176,72 +177,45 @@ impl<'a> Walk<'a> {
     }
 
     fn groups(&mut self, sealed: Sealed<'_>, name: &str) -> Result<(), IndexError> {
-        let SegmentHeader { number, salt, size, .. } = sealed.header;
-        let damaged = |what| IndexError::damaged(name, what);
-        let mut bytes = Vec::new();
-        let mut start = HEADER_BYTES;
-        let mut at = 0;
-        let mut previous: Option<GroupHeader> = None;
-        while start + (at as u64) < sealed.end.0 {
-            let known = GroupHeader::peek(&bytes[at..]);
-            let len = known.map_or(0, |group| group.len as usize) + GROUP_HEADER_BYTES;
-            if bytes.len() - at < len {
-                start += at as u64;
-                let left = size.min(sealed.end.0).saturating_sub(start) as usize;
-                if len > left {
-                    return Err(damaged("a group"));
-                }
-                // Keep the bytes that are known.
-                bytes.drain(..at);
-                at = 0;
-                let filled = bytes.len();
-                bytes.resize(len.max(READ_BYTES).min(left), 0);
-                let read = sealed.file.read_at(&mut bytes[filled..], start + filled as u64);
-                let read = read.map_err(|source| IndexError::read(name, source))?;
-                if filled + read < bytes.len() {
-                    return Err(damaged("the file is too short"));
-                }
-                if !self.pace.rest() {
-                    return Err(IndexError::Stopped);
-                }
-                continue;
+        let bytes = SegmentBytes::File(sealed.file);
+        let buffers = Buffers::default();
+        let segment = (sealed.header, sealed.end.0);
+        let mut end = None;
+        for groups in GroupReader::new(bytes, segment, READ_BYTES, &buffers) {
+            let groups = groups.map_err(|fault| match fault {
+                GroupFault::Read(source) => IndexError::read(name, source),
+                GroupFault::Damaged(_, what) => IndexError::damaged(name, what),
+            })?;
+            if !self.pace.rest() {
+                return Err(IndexError::Stopped);
             }
-            let position = Position::new(number, start + at as u64);
-            let group = GroupHeader::check(&bytes[at..], salt, position)
-                .ok_or_else(|| damaged("a group's checksum"))?;
-            if previous.is_some_and(|previous| !group.follows(&previous)) {
-                return Err(damaged("a group does not follow the one before it"));
+            if end.is_none() {
+                self.outline.previous_end = groups.first.previous_end;
+                self.outline.previous_crc = groups.first.previous_crc;
             }
-            if previous.is_none() {
-                self.outline.previous_end = group.previous_end;
-                self.outline.previous_crc = group.previous_crc;
+            for group in groups.each() {
+                self.group(&group).map_err(|what| IndexError::damaged(name, what))?;
             }
-            let entries = &bytes[at + GROUP_HEADER_BYTES..at + len];
-            self.group(&group, entries).map_err(damaged)?;
-            previous = Some(group);
-            at += len;
+            end = Some((groups.last.end().offset(), groups.last.crc));
+            buffers.give_back(groups);
         }
-        let end = previous.map(|group| (group.end().offset(), group.crc));
-        (end == Some(sealed.end)).then_some(()).ok_or_else(|| damaged("the end"))
+        (end == Some(sealed.end)).then_some(()).ok_or_else(|| IndexError::damaged(name, "the end"))
     }
 
-    fn group(&mut self, group: &GroupHeader, entries: &[u8]) -> Result<(), &'static str> {
-        self.outline.time_ms = self.outline.time_ms.max(group.time_ms);
+    fn group(&mut self, group: &Group<'_>) -> Result<(), &'static str> {
+        let header = &group.header;
+        self.outline.time_ms = self.outline.time_ms.max(header.time_ms);
         self.outline.groups += 1;
-        self.outline.bytes += (entries.len() + GROUP_HEADER_BYTES) as u64;
-        let mut at = 0;
+        self.outline.bytes += GROUP_HEADER_BYTES as u64 + u64::from(header.len);
         let mut count = 0;
-        while at < entries.len() {
-            let position = Position(group.position.0 + (GROUP_HEADER_BYTES + at) as u64);
-            // The checksum of the group covers the entries, too.
-            let entry = Entry::parse(&entries[at..])?;
+        // The checksum of the group covers the entries, too.
+        for (position, entry) in group.entries() {
             let rows_before = self.rows.len();
-            self.entry(&entry, position)?;
+            self.entry(&entry?, position)?;
             self.pace.worked(1 + self.rows.len() - rows_before);
-            at += entry.bytes;
             count += 1;
         }
-        (count == group.count).then_some(()).ok_or("the number of entries")
+        (count == header.count).then_some(()).ok_or("the number of entries")
     }
 
     /// Notes an entry. Refuses what a start refuses.

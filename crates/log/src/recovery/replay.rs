@@ -10,10 +10,11 @@ use triomphe::Arc;
 
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
+use crate::files::groups::{Group, GroupFault, Groups, SegmentBytes};
 use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use crate::liveness::Liveness;
-use crate::recovery::ahead::{Group, Piece, Seam, Source, read_segment};
+use crate::recovery::ahead::{Seam, Source, read_segment};
 use crate::recovery::replay::indexed::{Indexed, UsedIndexes};
 use crate::recovery::restored::{BodyCopy, Restored, RestoredBody};
 use crate::recovery::tail::Tail;
@@ -222,8 +223,12 @@ impl<'a> Replay<'a> {
 
     /// The source of a segment that ends at the offset `end`. `tail` has the bytes of the last one.
     fn source(&self, found: &'a Found, end: u64) -> Source<'a> {
-        let is_last = found.number == self.tail.last;
-        Source { found, end, bytes: is_last.then_some(&self.tail.bytes) }
+        let bytes = if found.number == self.tail.last {
+            SegmentBytes::Memory(&self.tail.bytes)
+        } else {
+            SegmentBytes::File(&*found.file)
+        };
+        Source { found, end, bytes }
     }
 
     /// Reads one segment, and returns the seam to the segment before it. Fails if a group before
@@ -231,14 +236,10 @@ impl<'a> Replay<'a> {
     fn read_segment(&mut self, source: Source<'_>, next: Option<Seam>) -> Result<Seam, OpenError> {
         let found = source.found;
         let salt = found.header()?.salt;
-        let check = |piece: &Piece<'_>| {
-            let mut groups = piece.groups();
-            groups
-                .try_for_each(|group| group.check_entries(salt))
-                .map_err(|(position, what)| found.damaged(position.offset(), what))
-        };
-        let (before, last) = read_segment(source, check, |piece, ()| {
-            piece.groups().try_for_each(|group| self.read_group(found, &group))
+        let check =
+            |groups: &Groups<'_>| groups.each().try_for_each(|group| group.check_entries(salt));
+        let (before, last) = read_segment(source, check, |groups, ()| {
+            groups.each().try_for_each(|group| self.read_group(found, &group))
         })?;
         let index = (found.number - self.tail.first) as usize;
         self.segments[index].end = source.end;
@@ -463,15 +464,15 @@ impl<'a> Replay<'a> {
         let found = &self.folder.segments[&number];
         let segment = &self.segments[(number - self.tail.first) as usize];
         let source = self.source(found, segment.end);
-        let contents = |position: Position| found.damaged(position.offset(), CONTENTS);
-        // Whether the owner keeps bodies in memory: whether it did so with one of the last piece. Then
+        let contents = |position: Position| GroupFault::Damaged(position.offset(), CONTENTS);
+        // Whether the owner keeps bodies in memory: whether it did so with one of the last groups. Then
         // the other thread makes their copies, because most of a start is the first use of memory.
         let wants_bodies = AtomicBool::new(true);
         let mut next = 0;
-        let copy_bodies = |piece: &Piece<'_>| {
+        let copy_bodies = |groups: &Groups<'_>| {
             let mut bodies = Vec::new();
             let wants_bodies = wants_bodies.load(Ordering::Relaxed);
-            for (position, entry) in piece.puts() {
+            for (position, entry) in groups.puts() {
                 let first = next;
                 let body = entry.for_each_slot(|_| next += 1).ok_or_else(|| contents(position))?;
                 if wants_bodies {
@@ -482,14 +483,14 @@ impl<'a> Replay<'a> {
             Ok(bodies)
         };
         let mut index = 0;
-        read_segment(source, copy_bodies, |piece, bodies| {
+        read_segment(source, copy_bodies, |groups, bodies| {
             let mut bodies = bodies.into_iter();
             let copy = BodyCopy::default();
             let mut slots = Vec::new();
-            for (at, entry) in piece.puts() {
+            for (at, entry) in groups.puts() {
                 slots.clear();
                 let body = entry.for_each_slot(|stored| slots.push(stored));
-                let body = body.ok_or_else(|| contents(at))?;
+                let body = body.ok_or_else(|| found.fault(contents(at)))?;
                 let position = Position(at.0 + entry.bytes as u64);
                 let share = (entry.bytes / slots.len().max(1)) as u64;
                 for stored in &slots {
