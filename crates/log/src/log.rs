@@ -47,6 +47,8 @@ pub struct Log {
     pub(crate) sync: Sync,
     /// See [`Settings::update_segments`].
     update_segments: u64,
+    /// See [`Settings::one_processor`].
+    pub(crate) one_processor: bool,
     pub(crate) open: Mutex<Open>,
     pub(crate) commit: Mutex<Commit>,
     pub(crate) segments: Segments,
@@ -94,6 +96,7 @@ impl Log {
         Log {
             sync: settings.sync,
             update_segments: settings.update_segments,
+            one_processor: settings.one_processor,
             open: Mutex::new(open),
             commit: Mutex::new(commit),
             segments,

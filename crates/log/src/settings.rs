@@ -35,6 +35,9 @@ pub struct Settings {
     /// needs one. The files may take these segments besides their bound of twice the live bytes and
     /// four segments. Default: 0.
     pub update_segments: u64,
+    /// Whether the process has only one processor. Then the log's threads take it from those that serve
+    /// clients, so the log syncs less often while clients write much. Default: false.
+    pub one_processor: bool,
 }
 
 impl Default for Settings {
@@ -45,6 +48,7 @@ impl Default for Settings {
             sync: Sync::Always,
             classify: None,
             update_segments: 0,
+            one_processor: false,
         }
     }
 }

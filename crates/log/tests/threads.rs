@@ -29,7 +29,10 @@ fn run(folder: &std::path::Path, sync: Sync) -> Running {
 }
 
 fn run_on(disk: Arc<dyn Disk>, sync: Sync) -> Running {
-    let settings = Settings { segment_bytes: 256 << 10, sync, ..Settings::default() };
+    run_with(disk, Settings { segment_bytes: 256 << 10, sync, ..Settings::default() })
+}
+
+fn run_with(disk: Arc<dyn Disk>, settings: Settings) -> Running {
     let log = Arc::new(Log::open(disk, settings, 1, &mut |_| ()).unwrap().0);
     let (tell, progress) = mpsc::channel();
     let tell = Mutex::new(tell);
@@ -90,6 +93,36 @@ fn appends_become_durable_without_help() {
         running.committer.stop();
         running.log.close(1, 3001).unwrap();
     }
+}
+
+#[test]
+fn with_one_processor_pipelines_become_durable_and_a_stop_does_not_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { one_processor: true, ..Settings::default() };
+    let running = run_with(Arc::new(PosixDisk::new(folder.path()).unwrap()), settings);
+    let mut id = 0;
+    let mut append = |count| {
+        let mut last = Position(0);
+        for _ in 0..count {
+            id += 1;
+            last = running.log.put(1, QUEUE, &meta(id), &[1; 20]).1;
+        }
+        running.log.wake();
+        last
+    };
+    for round in 0..300 {
+        let last = append(200);
+        if round % 3 > 0 {
+            // The next entries come while the committer has work.
+            append(100);
+        }
+        running.wait(|log| log.durable() >= last);
+    }
+    let last = append(500);
+    let begin = Instant::now();
+    running.committer.stop();
+    assert!(begin.elapsed() < WAIT);
+    assert!(running.log.durable() >= last, "a stop writes what waits");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use log::RecoveryReport;
 use notation::address::ListenAddress;
 use origin::Names;
 use replica::Lineage;
+use rustix::thread::sched_getaffinity;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
@@ -430,6 +431,8 @@ fn open_broker(
         segment_bytes: data.segment_bytes,
         bytes_max: data.bytes_max,
         sync,
+        // A quota of a container does not count: with a quota, threads can still run side by side.
+        one_processor: sched_getaffinity(None).is_ok_and(|processors| processors.count() == 1),
         ..log::Settings::default()
     };
     // The log's threads need a clock before `Broker::open` returns. But the time at which the clock

@@ -24,6 +24,7 @@ use crate::files::numbered::{Bytes, Numbered, SegmentHold};
 use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::index::index_name;
+use crate::settings::Settings;
 use crate::types::Position;
 
 /// The free part of the head is counted in thousandths.
@@ -84,6 +85,8 @@ pub(crate) struct Segments {
     log_id: [u8; 16],
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
+    /// See [`Settings::one_processor`].
+    one_processor: bool,
     state: Mutex<State>,
     /// The numbered files up to the head.
     numbered: Arc<Numbered>,
@@ -137,7 +140,7 @@ impl Segments {
         disk: Arc<dyn Disk>,
         log_id: [u8; 16],
         segment_bytes: u64,
-        bytes_max: Option<u64>,
+        settings: &Settings,
     ) -> Segments {
         let state =
             State { prepared: None, spares: Vec::new(), unnamed: None, spare_counter: 0, head: 0 };
@@ -145,7 +148,8 @@ impl Segments {
             disk,
             log_id,
             segment_bytes,
-            bytes_max,
+            bytes_max: settings.bytes_max,
+            one_processor: settings.one_processor,
             state: Mutex::new(state),
             numbered: Arc::default(),
             indexes: Mutex::default(),
@@ -653,7 +657,8 @@ impl Segments {
         let fail = |doing| move |error| Failure::new(doing, name, error);
         let file = self.disk.open(name).map_err(fail("open"))?;
         if spare.blank && !self.disk.copies_on_write() {
-            let filled = fill(&*self.disk, &*file, HEADER_BYTES, spare.size, pace);
+            let filled =
+                fill(&*self.disk, &*file, HEADER_BYTES..spare.size, self.one_processor, pace);
             filled.map_err(fail("fill"))?;
         }
         let salt = self.disk.random().map_err(fail("find a salt for"))?;
