@@ -47,8 +47,6 @@ pub struct Log {
     pub(crate) sync: Sync,
     /// See [`Settings::update_segments`].
     update_segments: u64,
-    /// See [`Settings::one_processor`].
-    pub(crate) one_processor: bool,
     pub(crate) open: Mutex<Open>,
     pub(crate) commit: Mutex<Commit>,
     pub(crate) segments: Segments,
@@ -96,7 +94,6 @@ impl Log {
         Log {
             sync: settings.sync,
             update_segments: settings.update_segments,
-            one_processor: settings.one_processor,
             open: Mutex::new(open),
             commit: Mutex::new(commit),
             segments,

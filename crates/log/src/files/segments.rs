@@ -86,7 +86,7 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
     /// See [`Settings::one_processor`].
-    one_processor: bool,
+    pub(crate) one_processor: bool,
     state: Mutex<State>,
     /// The numbered files up to the head.
     numbered: Arc<Numbered>,

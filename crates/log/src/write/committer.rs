@@ -88,7 +88,7 @@ impl Drop for Committer {
 fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
     mark_as_urgent();
     log.committer.register();
-    let mut rule = FillRule::new(log.one_processor);
+    let mut rule = FillRule::new(log.segments.one_processor);
     loop {
         let stopping = stop.load(Ordering::SeqCst);
         let begin = Instant::now();

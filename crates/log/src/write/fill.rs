@@ -70,17 +70,41 @@ pub(crate) struct FillRule {
     gap: Duration,
     /// The part of the clients that come back at once, in `WHOLE` parts. Other clients pause.
     share: u64,
-    /// The number of groups to write at once before the next try.
-    pause: u32,
-    /// The value of `pause` after the next try that fails.
-    next_pause: u32,
+    /// The pause between two fills that wait for all clients.
+    pause: Pause,
     /// The newest group and its fill, if the committer waits for all clients.
     last: Option<(Synced, Fill)>,
     /// Whether the process has only one processor.
     one_processor: bool,
-    /// Like `pause` and `next_pause`, for fills while the processor has work.
-    busy_pause: u32,
-    next_busy_pause: u32,
+    /// The pause between two fills while the processor has work.
+    busy_pause: Pause,
+}
+
+/// The pause after a fill that was not worth it. It doubles with each such fill, up to [`PAUSE_MAX`].
+#[derive(Debug)]
+struct Pause {
+    /// The number of groups to write at once before the next try.
+    left: u32,
+    /// The value of `left` after the next try that fails.
+    next: u32,
+}
+
+impl Pause {
+    fn none() -> Pause {
+        Pause { left: 0, next: 1 }
+    }
+
+    /// Called for each group. Returns whether it is written at once.
+    fn goes_on(&mut self) -> bool {
+        let goes_on = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        goes_on
+    }
+
+    fn begin(&mut self) {
+        self.left = self.next;
+        self.next = PAUSE_MAX.min(2 * self.next);
+    }
 }
 
 impl FillRule {
@@ -90,12 +114,10 @@ impl FillRule {
             sync: Duration::ZERO,
             gap: Duration::ZERO,
             share: WHOLE,
-            pause: 0,
-            next_pause: 1,
+            pause: Pause::none(),
             last: None,
             one_processor,
-            busy_pause: 0,
-            next_busy_pause: 1,
+            busy_pause: Pause::none(),
         }
     }
 
@@ -112,8 +134,7 @@ impl FillRule {
         }
         // One long sync must not make many clients wait.
         let sync = self.sync.min(synced.time);
-        if self.pause > 0 {
-            self.pause -= 1;
+        if self.pause.goes_on() {
             let is_large = synced.released + synced.waiting >= LARGE;
             return if self.one_processor && is_large { self.while_busy(sync) } else { None };
         }
@@ -125,8 +146,7 @@ impl FillRule {
 
     /// A fill while the processor has work.
     fn while_busy(&mut self, sync: Duration) -> Option<Fill> {
-        if self.busy_pause > 0 {
-            self.busy_pause -= 1;
+        if self.busy_pause.goes_on() {
             return None;
         }
         let (time, look) = (sync * BUSY_FILL_MAX, Some(sync / LOOKS));
@@ -138,10 +158,9 @@ impl FillRule {
     /// work, and entries came, until the group was full or the time was over.
     pub(crate) fn filled_while_busy(&mut self, pays: bool) {
         if pays {
-            self.next_busy_pause = 1;
+            self.busy_pause = Pause::none();
         } else {
-            self.busy_pause = self.next_busy_pause;
-            self.next_busy_pause = PAUSE_MAX.min(2 * self.next_busy_pause);
+            self.busy_pause.begin();
         }
     }
 
@@ -160,12 +179,11 @@ impl FillRule {
         }
         let all = u32::try_from(synced.waiting + synced.released).unwrap_or(u32::MAX);
         if arrived == 0 || self.gap.saturating_mul(all) > self.sync {
-            self.pause = self.next_pause;
-            self.next_pause = PAUSE_MAX.min(2 * self.next_pause);
+            self.pause.begin();
             // At the next try, what the rule knows is old. So it learns again.
             (self.gap, self.share) = (Duration::ZERO, WHOLE);
         } else {
-            self.next_pause = 1;
+            self.pause = Pause::none();
         }
     }
 }
