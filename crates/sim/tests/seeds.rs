@@ -12,7 +12,7 @@ const POLICY_SEEDS: u64 = 500;
 const FRESH_SEEDS: u64 = 500;
 
 /// These seeds have found mistakes. A change of the simulator gives a seed another run.
-const SEEDS_THAT_FAILED: [u64; 21] = [
+const SEEDS_THAT_FAILED: [u64; 23] = [
     117_676_100_000_022_088,
     117_675_971_397_484_576,
     117_673_960_030_339_355,
@@ -34,6 +34,8 @@ const SEEDS_THAT_FAILED: [u64; 21] = [
     780_213_026,
     780_015_322,
     780_231_872,
+    780_021_731,
+    59_546_931_272_810_542,
 ];
 
 /// Each kind of sabotage must be noticed within this number of runs.

@@ -409,6 +409,13 @@ impl History {
         counts
     }
 
+    /// The jobs that this process has handed out.
+    pub(super) fn leased(&self) -> BTreeSet<u64> {
+        let reserves = |id| self.base.jobs.get(id).map_or(0, |image| image.counts.reserves);
+        let newest = self.counts_at(self.records.len());
+        newest.iter().filter(|(id, it)| it.reserves > reserves(id)).map(|(id, _)| *id).collect()
+    }
+
     fn describe(&self, found: &LogContents, end: Need, wrong: &BTreeSet<Subject>) -> String {
         let mut log_contents = self.base.clone();
         self.records[..end].iter().for_each(|record| log_contents.apply(record));

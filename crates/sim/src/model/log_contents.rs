@@ -1,6 +1,6 @@
 //! The state in the log: jobs and facts about queues, as they are after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use broker::policy::KeyHash;
@@ -354,14 +354,14 @@ impl LogContents {
 
     /// Reclaim's copy of a leased job does not contain the moment when the job became ready
     /// (`since`). So at the start, the process counts the age of such a job from the put, and may
-    /// end the job because of its age. This function uses the same count for the jobs that are too
-    /// old by it, and are not in their queues in the recovered state `found`.
-    pub(super) fn count_from_puts(&mut self, found: &Self, now: u64) {
+    /// end the job because of its age. This function uses the same count for those of the `leased`
+    /// jobs that are too old by it, and are not in their queues in the recovered state `found`.
+    pub(super) fn count_from_puts(&mut self, found: &Self, leased: &BTreeSet<u64>, now: u64) {
         let is_gone = |id: &u64, image: &StoredJob| {
             let is_there = found.jobs.get(id).is_some_and(|found| {
                 found.queue == image.queue && !image.was_set_aside(found, now)
             });
-            !is_there && self.has_expired(image, now)
+            !is_there && leased.contains(id) && self.has_expired(image, now)
         };
         let gone = self.jobs.iter().filter(|(id, image)| is_gone(id, image));
         let gone: Vec<u64> = gone.map(|(id, _)| *id).collect();

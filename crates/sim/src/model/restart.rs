@@ -137,7 +137,7 @@ impl Model {
     ) -> Recovered {
         let mut log_contents = log_contents.clone();
         if from_puts {
-            log_contents.count_from_puts(&found.log_contents, now);
+            log_contents.count_from_puts(&found.log_contents, &self.history.leased(), now);
         }
         if let Some(newest) = newest {
             log_contents.count_all_of_gone(&found.log_contents, newest);

@@ -1,7 +1,7 @@
 //! The simulated connections: bytes in flight, sessions and their outboxes, and events. Compares
 //! every call of a session with the model.
 
-use broker::{Broker, Dialect, Event, JobId, Outbox, Progress, PutRefusal, Turn};
+use broker::{Broker, Dialect, Event, JobId, Outbox, Progress, PutRefusal, SessionId, Turn};
 
 use super::World;
 use crate::Checked;
@@ -117,20 +117,9 @@ impl World {
                         }
                         continue;
                     }
-                    if !loads_later && turn.load_now() {
-                        // In a server, the request would wait for the load. Here the load ends
-                        // within the request, so that the model need not know of it.
-                        let mut outcome = turn.take_outcome(id);
-                        if outcome.is_none() && turn.is_waiting(id) {
-                            // A flush or a removal waits for the load.
-                            turn.catch_up();
-                            has_caught_up = true;
-                            outcome = turn.take_outcome(id);
-                        }
-                        while let Some(event) = outcome {
-                            session.event(event, turn, outbox);
-                            outcome = turn.take_outcome(id);
-                        }
+                    if !loads_later && let Some(caught_up) = load_within(session, id, turn, outbox)
+                    {
+                        has_caught_up |= caught_up;
                         continue;
                     }
                     if more && stops {
@@ -145,16 +134,23 @@ impl World {
             },
             |model, place, observed| model.input(place, bytes, observed),
         )?;
-        if has_caught_up && self.is_modelled() {
-            // The broker has done all due work, which can be the expiry of jobs of any queue.
+        if has_caught_up {
+            self.catch_up(turn);
+        }
+        self.links[index].inbox = inbox[used..].to_vec();
+        self.links[index].inbox_is_due |= is_unfinished;
+        Ok(())
+    }
+
+    /// Lets the model do all due work, because the broker has done so. This can be the expiry of
+    /// jobs of any queue.
+    fn catch_up(&mut self, turn: &mut Turn<'_>) {
+        if self.is_modelled() {
             while turn.load_now() {
                 turn.catch_up();
             }
             self.model.advance(self.now);
         }
-        self.links[index].inbox = inbox[used..].to_vec();
-        self.links[index].inbox_is_due |= is_unfinished;
-        Ok(())
     }
 
     /// Passes the same input to session and model, and compares their answers. `sent` is the new
@@ -255,15 +251,27 @@ impl World {
         self.summary.long_clearings += u64::from(matches!(event.value, Event::Cleared));
         // As in `present`: in a run with a model, the session does the rest at once.
         let is_modelled = self.is_modelled();
+        let loads_within = is_modelled && !self.plan.loads_later;
+        let mut has_caught_up = false;
         let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
             turn.begin_slice();
             session.event(event, turn, outbox);
-            while is_modelled && session.has_more() {
-                session.input(&[], turn, outbox);
+            loop {
+                while is_modelled && session.has_more() {
+                    session.input(&[], turn, outbox);
+                }
+                if !loads_within {
+                    break;
+                }
+                let Some(caught_up) = load_within(session, id, turn, outbox) else { break };
+                has_caught_up |= caught_up;
             }
             0
         };
         self.call(index, turn, &[], event, Model::event)?;
+        if has_caught_up {
+            self.catch_up(turn);
+        }
         let link = &mut self.links[index];
         link.inbox_is_due = !link.inbox.is_empty() || link.is_open && link.session.has_more();
         if link.is_open && link.inbox_is_due && self.rng.coin() {
@@ -337,6 +345,33 @@ impl World {
     pub(crate) fn has_events(&self) -> bool {
         self.process.events.iter().any(|events| !events.is_empty())
     }
+}
+
+/// Loads the cold jobs that a session waits for, and passes the outcomes to the session. In a
+/// server, the request would wait for the load. Here the load ends within the request, so that the
+/// model need not know of it. Returns whether the broker did all due work for this, or `None` if no
+/// job was loaded.
+fn load_within(
+    session: &mut dyn Dialect,
+    id: SessionId,
+    turn: &mut Turn<'_>,
+    outbox: &mut Outbox,
+) -> Option<bool> {
+    if !turn.load_now() {
+        return None;
+    }
+    let mut outcome = turn.take_outcome(id);
+    // A flush or a removal waits for the load.
+    let must_catch_up = outcome.is_none() && turn.is_waiting(id);
+    if must_catch_up {
+        turn.catch_up();
+        outcome = turn.take_outcome(id);
+    }
+    while let Some(event) = outcome {
+        session.event(event, turn, outbox);
+        outcome = turn.take_outcome(id);
+    }
+    Some(must_catch_up)
 }
 
 /// Loads the cold jobs that an operation waits for. Returns true if the broker can do some work now.
