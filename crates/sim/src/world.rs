@@ -419,7 +419,7 @@ impl World {
         }
         self.trace.note(format_args!("advance"));
         for _ in 0..ADVANCES_MAX {
-            let more = self.with_turn(|world, turn| {
+            let (more, has_chores) = self.with_turn(|world, turn| {
                 if world.is_modelled() {
                     world.model.advance(world.now);
                 }
@@ -429,13 +429,16 @@ impl World {
                 while !more && world.loads_at_once() && turn.load_now() {
                     more = turn.advance();
                 }
-                Ok(more)
+                Ok((more, turn.has_chores()))
             })?;
             if self.is_modelled() && more != self.model.has_chores() {
                 return Err(format!("the broker has more to do: {more}, not so the model"));
             }
             if !more {
-                self.oracle.settled(self.now);
+                // Chores can wait until the log has written more, or until a cold job is loaded.
+                if !has_chores {
+                    self.oracle.settled(self.now);
+                }
                 return Ok(());
             }
         }

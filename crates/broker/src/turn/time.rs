@@ -118,6 +118,11 @@ impl Turn<'_> {
         self.core.engine.has_held_chores()
     }
 
+    /// See [`engine::Engine::has_chores`].
+    pub fn has_chores(&self) -> bool {
+        self.core.engine.has_chores()
+    }
+
     /// Counts units of work of this turn that the engine does not count itself.
     pub fn count_work(&mut self, units: usize) {
         self.core.engine.count_work(units);

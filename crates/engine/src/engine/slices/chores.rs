@@ -62,6 +62,11 @@ impl Engine {
         self.chores.is_held() && !self.chores.is_empty()
     }
 
+    /// Whether chores have more to do, now or later. For the simulator.
+    pub fn has_chores(&self) -> bool {
+        !self.chores.is_empty()
+    }
+
     /// From now on, a kick that has kicked some jobs ends when it needs a cold job, or waits for it
     /// again. Jobs that were kicked stay in memory. So while memory is short, one kick must not load
     /// all jobs.
