@@ -16,9 +16,35 @@ const DUE_JOBS_MAX: usize = 6;
 /// job causes no further work for clients.
 const TRIAL_ADVANCES: usize = 3;
 
-/// What the log can have of jobs that the process ended at its start: see
-/// [`LogContents::count_from_puts`] and [`LogContents::count_all_of_gone`].
-type Guess<'a> = (bool, Option<&'a BTreeMap<u64, Counts>>);
+/// For up to this many queues, the model tries both moments that their timers can have.
+const TIMERS_MAX: usize = 4;
+
+/// What the model cannot know of the log and of the start, because the process has ended jobs.
+#[derive(Clone, Debug)]
+struct Guess {
+    /// See [`LogContents::count_from_puts`].
+    from_puts: bool,
+    /// See [`LogContents::count_all_of_gone`].
+    counts_are_newest: bool,
+    /// See [`Recovered::late_timers`].
+    late_timers: BTreeSet<Name>,
+}
+
+impl Guess {
+    /// All guesses, the likely ones first. The timers of these queues can be late.
+    fn all(queues: &[Name]) -> impl Iterator<Item = Self> {
+        let queues = &queues[..queues.len().min(TIMERS_MAX)];
+        (0..4_u32 << queues.len()).map(move |bits| {
+            let is_late = |at: usize| bits >> (2 + at) & 1 == 1;
+            let late = queues.iter().enumerate().filter(|(at, _)| is_late(*at));
+            Self {
+                from_puts: bits & 1 == 0,
+                counts_are_newest: bits & 2 != 0,
+                late_timers: late.map(|(_, name)| name.clone()).collect(),
+            }
+        })
+    }
+}
 
 /// The state that a new process has found.
 #[derive(Clone, Debug)]
@@ -28,6 +54,11 @@ pub(crate) struct Recovered {
     pub(crate) ready: BTreeSet<u64>,
     /// The number of jobs in the log, before any job expired.
     pub(crate) in_log: u64,
+    /// The queues whose timers have the end of the queue's head. Every other timer has the earliest
+    /// end of all jobs that were the head while the process restored the jobs in the order of their
+    /// ids. The model does not have the order of the jobs in the log, which decides. The timers
+    /// decide which queue expires its jobs first.
+    pub(crate) late_timers: BTreeSet<Name>,
     /// The next id that the process assigns.
     pub(crate) next_id: u64,
     /// The process's queues, oldest first, and their places. The order depends on the order of the
@@ -86,15 +117,18 @@ impl Model {
             // its jobs first. Nor is it known which counters the log has. With a strict order, jobs
             // that were handed out before come first.
             let newest = self.history.newest_counts(end);
-            let counts = |is_newest: bool| is_newest.then_some(&newest);
-            let guesses = [(true, false), (false, false), (true, true), (false, true)];
-            let explain_with = |(from_puts, is_newest)| {
-                self.explain_with(log_contents, found, now, (from_puts, counts(is_newest)))
+            let queues = log_contents.queues_with_expired(now);
+            let mut guesses = Guess::all(&queues);
+            let mut explain_with = || {
+                let guess = guesses.next()?;
+                Some(self.explain_with(log_contents, found, now, &newest, guess))
             };
-            let first = explain_with(guesses[0]);
-            let explained = guesses[1..]
-                .iter()
-                .fold(first, |so_far, guess| so_far.or_else(|_| explain_with(*guess)));
+            let mut explained = explain_with().expect("there are four guesses");
+            while explained.is_err()
+                && let Some(next) = explain_with()
+            {
+                explained = next;
+            }
             explained.map(|begun| (end, begun))
         })
     }
@@ -106,11 +140,12 @@ impl Model {
         log_contents: &LogContents,
         found: &Recovered,
         now: u64,
-        guess: Guess<'_>,
+        newest: &BTreeMap<u64, Counts>,
+        guess: Guess,
     ) -> Result<Recovered, String> {
         // A process restores a due job as ready. But it restores the due jobs of a block of cold jobs
         // as delayed, if other jobs of the block are not due.
-        let mut begun = self.begun(log_contents, found, now, guess);
+        let mut begun = self.begun(log_contents, found, now, newest, guess);
         let due = begun.log_contents.due_at(now);
         begun.ready = due.iter().copied().collect();
         let mut outcome = begun.leads_to(found, now, &self.setting);
@@ -133,19 +168,21 @@ impl Model {
         log_contents: &LogContents,
         found: &Recovered,
         now: u64,
-        (from_puts, newest): Guess<'_>,
+        newest: &BTreeMap<u64, Counts>,
+        guess: Guess,
     ) -> Recovered {
         let mut log_contents = log_contents.clone();
-        if from_puts {
+        if guess.from_puts {
             log_contents.count_from_puts(&found.log_contents, &self.history.leased(), now);
         }
-        if let Some(newest) = newest {
+        if guess.counts_are_newest {
             log_contents.count_all_of_gone(&found.log_contents, newest);
         }
         log_contents.meet(&found.log_contents, now, self.history.counts_may_be_missing);
         let newest = log_contents.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
         let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
-        Recovered { log_contents, next_id, ..found.clone() }
+        let late_timers = guess.late_timers;
+        Recovered { log_contents, next_id, late_timers, ..found.clone() }
     }
 
     /// Starts the model again with the recovered state.
@@ -182,6 +219,7 @@ impl Model {
         }
         model.next_id = recovered.next_id;
         model.next_lease = recovered.next_id;
+        let mut early_timers: BTreeMap<Name, Option<u64>> = BTreeMap::new();
         for (id, image) in &recovered.log_contents.jobs {
             let state = match image.state {
                 StoredState::Ready => State::Ready,
@@ -222,9 +260,18 @@ impl Model {
             if job.expires.is_some() || job.death.is_some() {
                 model.ensure_extra(&job.queue.clone());
             }
+            let (queue, is_ready) = (job.queue.clone(), job.state == State::Ready);
             model.jobs.insert(*id, job);
+            if is_ready && !recovered.late_timers.contains(&queue) {
+                let ends = early_timers.entry(queue.clone()).or_default();
+                *ends = [*ends, model.expiry_moment(&queue)].into_iter().flatten().min();
+            }
         }
         model.empty_buckets();
+        for (name, ends) in early_timers {
+            let queue = model.queue_mut(&name);
+            queue.timer = [queue.timer, ends].into_iter().flatten().min();
+        }
         model.history = History::default();
         let queues = recovered.log_contents.queues.clone();
         let kept = |name: &Name| queues.get(name).is_some_and(|facts| facts.kept && facts.is_child);

@@ -69,7 +69,7 @@ impl Model {
     }
 
     /// The moment at which the head of a queue expires, or at which the timer may end it.
-    fn expiry_moment(&self, name: &Name) -> Option<u64> {
+    pub(super) fn expiry_moment(&self, name: &Name) -> Option<u64> {
         // Jobs expire only in queues that have a value of `extra_since`.
         let queue = &self.queues[name];
         let head = queue.extra_since.and_then(|_| self.first_ready(name));
