@@ -74,6 +74,11 @@ impl RoomLines {
         first.is_some_and(|(first, _)| *first < ticket)
     }
 
+    /// Whether a session waits, and has not got the event yet.
+    pub(crate) fn awaits_event(&self, session: SessionId) -> bool {
+        self.waits.get(&session).is_some_and(|wait| !wait.tries)
+    }
+
     /// Forgets the wait of a session, because it tries again, or closes. Returns the wait, and whether
     /// the session was still in the line.
     pub(crate) fn take(&mut self, session: SessionId) -> Option<(RoomWait, bool)> {

@@ -129,9 +129,16 @@ impl Caller<'_> {
     /// event is already on its way.
     pub fn cancel_room_wait(&mut self) -> bool {
         let core = &mut *self.core;
-        let waited = core.engine.stop_waiting_for_room(self.session, &mut core.effects);
+        let waited = core.engine.cancel_room_wait(self.session, &mut core.effects);
         core.apply_effects();
         waited
+    }
+
+    /// Ends the wait of this session for room, because its next put will not wait.
+    pub fn stop_waiting_for_room(&mut self) {
+        let core = &mut *self.core;
+        core.engine.stop_waiting_for_room(self.session, &mut core.effects);
+        core.apply_effects();
     }
 
     /// Takes the best job of the watched queues.

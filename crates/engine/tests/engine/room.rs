@@ -90,6 +90,22 @@ fn puts_wait_in_their_order_and_each_take_lets_one_try() {
 }
 
 #[test]
+fn a_put_that_has_its_event_keeps_its_turn_when_its_client_sends_no_more() {
+    let (mut world, _) = full([]);
+    let sessions = [(); 2].map(|()| producer(&mut world));
+    for session in sessions {
+        assert_eq!(try_put(&mut world, session, "x"), None);
+    }
+    take(&mut world);
+    assert_eq!(offers(&mut world), [sessions[0]]);
+    assert!(!world.act(|engine, fx| engine.cancel_room_wait(sessions[0], fx)), "it has its event");
+    assert_eq!(offers(&mut world), [], "the next one does not pass it");
+    assert!(world.act(|engine, fx| engine.cancel_room_wait(sessions[1], fx)), "it has none");
+    assert!(matches!(try_put(&mut world, sessions[0], "x"), Some(Ok(_))));
+    assert!(!world.engine.has_room_lines());
+}
+
+#[test]
 fn a_put_that_has_waited_for_its_time_is_refused() {
     let (mut world, _) = full([]);
     let (first, second) = (producer(&mut world), producer(&mut world));

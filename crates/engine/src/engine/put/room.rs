@@ -68,9 +68,18 @@ impl Engine {
     }
 
     /// Ends the wait of a session, because its put will not be tried again, or will not wait again.
-    /// Returns whether the session waited, and has not got the event yet.
-    pub fn stop_waiting_for_room(&mut self, session: SessionId, effects: &mut Effects) -> bool {
-        self.leave_room_line(session, effects).is_some_and(|wait| !wait.tries)
+    pub fn stop_waiting_for_room(&mut self, session: SessionId, effects: &mut Effects) {
+        self.leave_room_line(session, effects);
+    }
+
+    /// Ends the wait of a session that has not got the event yet. Returns whether there was one. A
+    /// session that has got the event keeps its place in the line until it tries.
+    pub fn cancel_room_wait(&mut self, session: SessionId, effects: &mut Effects) -> bool {
+        let waits = self.room.awaits_event(session);
+        if waits {
+            self.leave_room_line(session, effects);
+        }
+        waits
     }
 
     /// Whether a put of this session would not make a job in a queue that it names, because another
