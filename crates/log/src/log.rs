@@ -45,6 +45,8 @@ pub type OnProgress = Arc<dyn Fn() + Send + std::marker::Sync>;
 /// One log, shared by its owner and the committer.
 pub struct Log {
     pub(crate) sync: Sync,
+    /// See [`Settings::one_processor`].
+    pub(crate) one_processor: bool,
     /// See [`Settings::update_segments`].
     update_segments: u64,
     pub(crate) open: Mutex<Open>,
@@ -93,6 +95,7 @@ impl Log {
         let ids_asked_from = open.id_limit - ID_BLOCK / 2;
         Log {
             sync: settings.sync,
+            one_processor: settings.one_processor,
             update_segments: settings.update_segments,
             open: Mutex::new(open),
             commit: Mutex::new(commit),

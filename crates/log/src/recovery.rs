@@ -103,7 +103,7 @@ impl Log {
         let prepared =
             if is_full { prepared_bytes(disk.as_ref(), &folder, &kept, &void) } else { None };
         let segment_bytes = prepared.unwrap_or(segment_bytes);
-        let segments = Segments::new(disk, header.log_id, segment_bytes, &settings);
+        let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
         segments.adopt_spares(&folder.spares)?;
         adopt_indexes(&segments, &folder, &replay.indexes(), settings.classify.is_some());
@@ -216,7 +216,7 @@ fn create(
     let mut log_id = [0; 16];
     log_id[..8].copy_from_slice(&random()?.to_le_bytes());
     log_id[8..].copy_from_slice(&random()?.to_le_bytes());
-    let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings);
+    let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings.bytes_max);
     segments.adopt_spares(&folder.spares)?;
     adopt_indexes(&segments, folder, &[], settings.classify.is_some());
     let head = segments.take_first().map_err(|failure| {

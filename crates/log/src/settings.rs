@@ -35,8 +35,8 @@ pub struct Settings {
     /// needs one. The files may take these segments besides their bound of twice the live bytes and
     /// four segments. Default: 0.
     pub update_segments: u64,
-    /// Whether the process has only one processor. Then the log's threads take it from those that serve
-    /// clients, so the log syncs less often while clients write much. Default: false.
+    /// Whether the process has only one processor. Then each group of entries takes it from the threads
+    /// that serve clients, so a group waits longer for clients. Default: false.
     pub one_processor: bool,
 }
 

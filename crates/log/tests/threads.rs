@@ -96,7 +96,7 @@ fn appends_become_durable_without_help() {
 }
 
 #[test]
-fn with_one_processor_pipelines_become_durable_and_a_stop_does_not_wait() {
+fn with_one_processor_entries_become_durable_and_a_stop_does_not_wait() {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings { one_processor: true, ..Settings::default() };
     let running = run_with(Arc::new(PosixDisk::new(folder.path()).unwrap()), settings);

@@ -7,7 +7,6 @@
 //! piece.
 
 use std::io;
-use std::ops::Range;
 use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile};
@@ -16,10 +15,6 @@ use crate::disk::{Disk, DiskFile};
 /// each piece, `fill` writes about 75 MB/s. A commit during the fill takes 0.8 ms at the 99th
 /// percentile. Measured with ext4, on a disk that syncs 4 KiB in 0.27 ms.
 const SMALL_BYTES: u64 = 64 << 10;
-/// The same, if clients write so much that the next segment is needed soon, and there is only one
-/// processor. A sync takes up to 180 us of its time. With small pieces, this was a fifth of the processor
-/// time of a put in a pipeline.
-const MEDIUM_BYTES: u64 = 256 << 10;
 /// The size of a piece of zeros while somebody waits for the segment.
 const LARGE_BYTES: u64 = 1 << 20;
 /// The maximum number of bytes that one step cuts from the end of a file.
@@ -68,25 +63,22 @@ pub(crate) fn write_in_pieces(
     file.sync_all()
 }
 
-/// Writes zeros to these offsets. Calls `pace` before each piece, with the number of bytes that are still
-/// to be written. The zeros are durable only after the caller's next sync.
+/// Writes zeros from the offset `start` to the offset `size`. Calls `pace` before each piece, with
+/// the number of bytes that are still to be written. The zeros are durable only after the caller's
+/// next sync.
 pub(super) fn fill(
     disk: &dyn Disk,
     file: &dyn DiskFile,
-    offsets: Range<u64>,
-    one_processor: bool,
+    start: u64,
+    size: u64,
     pace: &dyn Fn(u64) -> Pace,
 ) -> io::Result<()> {
     let zeros = vec![0; LARGE_BYTES as usize];
-    let Range { start: mut offset, end: size } = offsets;
+    let mut offset = start;
     while offset < size {
         let left = size - offset;
         let pace = pace(left);
-        let bytes = left.min(match pace {
-            Pace::Urgent => LARGE_BYTES,
-            Pace::Gentle | Pace::Steady if one_processor => MEDIUM_BYTES,
-            Pace::Slow | Pace::Gentle | Pace::Steady => SMALL_BYTES,
-        });
+        let bytes = left.min(if pace == Pace::Urgent { LARGE_BYTES } else { SMALL_BYTES });
         file.write_at(&zeros[..bytes as usize], offset)?;
         offset += bytes;
         if offset < size && pace != Pace::Urgent {
@@ -144,12 +136,12 @@ mod tests {
     const START: u64 = 4096;
 
     /// Returns the number of calls to the disk that `fill` makes.
-    fn calls(one_processor: bool, pace: impl Fn(u64) -> Pace) -> u64 {
+    fn calls(pace: impl Fn(u64) -> Pace) -> u64 {
         let disk = FaultDisk::new(1, 4 * SIZE);
         let file = disk.create("blank-1").unwrap();
         file.write_at(&vec![7; SIZE as usize], 0).unwrap();
         let before = disk.calls();
-        fill(&disk, &*file, START..SIZE, one_processor, &pace).unwrap();
+        fill(&disk, &*file, START, SIZE, &pace).unwrap();
         let calls = disk.calls() - before;
         let mut bytes = vec![1; SIZE as usize];
         assert_eq!(file.read_at(&mut bytes, 0).unwrap() as u64, SIZE);
@@ -161,21 +153,13 @@ mod tests {
 
     #[test]
     fn urgent_work_only_writes() {
-        assert_eq!(calls(false, |_| Pace::Urgent), 3);
+        assert_eq!(calls(|_| Pace::Urgent), 3);
     }
 
     #[test]
     fn otherwise_a_sync_follows_each_piece_but_the_last() {
         for pace in [Pace::Slow, Pace::Gentle, Pace::Steady] {
-            assert_eq!(calls(false, |_| pace), 48 + 47);
-        }
-    }
-
-    #[test]
-    fn with_one_processor_pieces_are_larger_unless_there_is_plenty_of_time() {
-        assert_eq!(calls(true, |_| Pace::Slow), 48 + 47);
-        for pace in [Pace::Gentle, Pace::Steady] {
-            assert_eq!(calls(true, |_| pace), 12 + 11);
+            assert_eq!(calls(|_| pace), 48 + 47);
         }
     }
 
@@ -184,7 +168,7 @@ mod tests {
         // The first MiB is written in 16 small pieces with syncs, the next bytes in large pieces.
         let is_first = |left| left > SIZE - START - LARGE_BYTES;
         let pace = |left| if is_first(left) { Pace::Gentle } else { Pace::Urgent };
-        assert_eq!(calls(false, pace), 16 + 16 + 2);
+        assert_eq!(calls(pace), 16 + 16 + 2);
     }
 
     #[test]

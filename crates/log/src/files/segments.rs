@@ -24,7 +24,6 @@ use crate::files::numbered::{Bytes, Numbered, SegmentHold};
 use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::index::index_name;
-use crate::settings::Settings;
 use crate::types::Position;
 
 /// The free part of the head is counted in thousandths.
@@ -85,8 +84,6 @@ pub(crate) struct Segments {
     log_id: [u8; 16],
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
-    /// See [`Settings::one_processor`].
-    pub(crate) one_processor: bool,
     state: Mutex<State>,
     /// The numbered files up to the head.
     numbered: Arc<Numbered>,
@@ -140,7 +137,7 @@ impl Segments {
         disk: Arc<dyn Disk>,
         log_id: [u8; 16],
         segment_bytes: u64,
-        settings: &Settings,
+        bytes_max: Option<u64>,
     ) -> Segments {
         let state =
             State { prepared: None, spares: Vec::new(), unnamed: None, spare_counter: 0, head: 0 };
@@ -148,8 +145,7 @@ impl Segments {
             disk,
             log_id,
             segment_bytes,
-            bytes_max: settings.bytes_max,
-            one_processor: settings.one_processor,
+            bytes_max,
             state: Mutex::new(state),
             numbered: Arc::default(),
             indexes: Mutex::default(),
@@ -657,8 +653,7 @@ impl Segments {
         let fail = |doing| move |error| Failure::new(doing, name, error);
         let file = self.disk.open(name).map_err(fail("open"))?;
         if spare.blank && !self.disk.copies_on_write() {
-            let filled =
-                fill(&*self.disk, &*file, HEADER_BYTES..spare.size, self.one_processor, pace);
+            let filled = fill(&*self.disk, &*file, HEADER_BYTES, spare.size, pace);
             filled.map_err(fail("fill"))?;
         }
         let salt = self.disk.random().map_err(fail("find a salt for"))?;

@@ -2,7 +2,6 @@
 //! segments. To prepare a segment, the helper fills a file with zeros, which takes long. A commit
 //! waits for the helper only if it needs a segment that is not ready yet.
 
-use std::mem::replace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -13,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::background::{mark_as_background, mark_as_urgent};
 use crate::log::{Log, OnProgress};
 use crate::settings::{self, RETRY_FULL_MS};
-use crate::write::fill::{FillRule, QUIET_LOOKS, Synced};
+use crate::write::fill::{FillRule, Synced};
 
 /// The time between two retries on a full disk.
 const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
@@ -88,10 +87,12 @@ impl Drop for Committer {
 fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
     mark_as_urgent();
     log.committer.register();
-    let mut rule = FillRule::new(log.segments.one_processor);
+    let mut rule = FillRule::default();
+    // With several processors, the rule needs no processor time, so do not ask the kernel for it.
+    let worked = || if log.one_processor { processor_time() } else { Duration::ZERO };
     loop {
         let stopping = stop.load(Ordering::SeqCst);
-        let begin = Instant::now();
+        let (begin, worked_before) = (Instant::now(), worked());
         let Ok(done) = log.commit_step(clock()) else {
             // After a failure, the log writes nothing more. `fail` has already reported the failure
             // to the owner.
@@ -101,7 +102,8 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
             return;
         }
         if done.synced && log.sync == settings::Sync::Always {
-            let_group_fill(log, stop, &mut rule, (done.entries, begin.elapsed()));
+            let work = worked().saturating_sub(worked_before);
+            let_group_fill(log, stop, &mut rule, (done.entries, begin.elapsed(), work));
         }
         log.committer.sleep(stop, || {
             let now_ms = clock();
@@ -115,12 +117,12 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
 
 /// Lets the next group fill, if the rule says so. While the group fills, appends wake this thread
 /// only when the group is full, or when a reply needs only a write. Requests for a sync do not end
-/// the fill, because it is short: a part of a sync, or a few syncs while the processor has work.
+/// the fill, because it is short.
 fn let_group_fill(
     log: &Log,
     stop: &AtomicBool,
     rule: &mut FillRule,
-    (released, time): (u64, Duration),
+    (released, time, work): (u64, Duration, Duration),
 ) {
     let waiting = {
         let open = log.open_batch();
@@ -130,63 +132,24 @@ fn let_group_fill(
         }
         open.waiting()
     };
-    let Some(fill) = rule.next(Synced { released, waiting, time }) else { return };
+    let Some(fill) = rule.next(Synced { released, waiting, time, work }) else { return };
     log.open_batch().full_at = fill.entries;
     let begin = Instant::now();
-    let pays = match fill.look {
-        None => {
-            sleep_until_due(log, stop, begin, fill.time);
-            true
-        }
-        Some(look) => fill_while_busy(log, stop, fill.time, look),
-    };
-    let time = begin.elapsed();
-    let mut open = log.open_batch();
-    let (waiting, is_full) = (open.waiting(), open.is_full());
-    open.full_at = 0;
-    drop(open);
-    // If the fill was cut short, it says nothing about the clients.
-    match fill.look {
-        None if waiting >= fill.entries || time >= fill.time => rule.filled(waiting, time),
-        Some(_) if !pays || is_full || time >= fill.time => rule.filled_while_busy(pays),
-        None | Some(_) => {}
-    }
-}
-
-/// Lets the group fill while the processor has work and entries come. Returns false if it was idle for the
-/// time of a look, or if no entry came in [`QUIET_LOOKS`].
-fn fill_while_busy(log: &Log, stop: &AtomicBool, time: Duration, look: Duration) -> bool {
-    let (begin, worked_before) = (Instant::now(), processor_time());
-    let (mut waiting, mut quiet_looks) = (log.open_batch().waiting(), 0);
-    while begin.elapsed() < time {
-        if !sleep_until_due(log, stop, Instant::now(), look) {
-            return true;
-        }
-        let worked = processor_time().saturating_sub(worked_before);
-        let idle = begin.elapsed().saturating_sub(worked);
-        let waiting_before = replace(&mut waiting, log.open_batch().waiting());
-        quiet_looks = if waiting == waiting_before { quiet_looks + 1 } else { 0 };
-        if idle >= look || quiet_looks == QUIET_LOOKS {
-            return false;
-        }
-    }
-    true
-}
-
-/// Sleeps for a time. Returns false, and possibly earlier, if the committer must not let the group fill
-/// any further.
-fn sleep_until_due(log: &Log, stop: &AtomicBool, begin: Instant, time: Duration) -> bool {
-    let left = || time.saturating_sub(begin.elapsed());
+    let left = || fill.time.saturating_sub(begin.elapsed());
     while !log.must_write() && !left().is_zero() && !stop.load(Ordering::SeqCst) {
         log.committer.sleep(stop, || (!log.must_write()).then(left));
     }
-    !log.must_write() && !stop.load(Ordering::SeqCst)
+    let mut open = log.open_batch();
+    open.full_at = 0;
+    // If the fill was cut short, it says nothing about the clients.
+    if open.waiting() >= fill.entries || left().is_zero() {
+        rule.filled(open.waiting(), begin.elapsed());
+    }
 }
 
-/// The processor time of this process.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::try_from(time).unwrap_or_default()
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 fn prepare_loop(log: &Log, stop: &AtomicBool) {

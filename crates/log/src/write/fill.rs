@@ -13,31 +13,20 @@
 //! and `g` from the groups before. It has no clock: the committer passes all times.
 //!
 //! With only one processor, a group also takes processor time from the clients' entries: for its write,
-//! its sync, and switches between threads. If clients send many puts at once, this is most of the work.
-//! So with one processor, the rule adds: **if entries come too slowly to wait for all clients, and groups
-//! are large, let the group fill while the processor has work and entries come.** Meanwhile, the processor
-//! reads the puts of other clients. It would read them later if it first wrote the group.
+//! its sync, and switches between threads. Let this be `w` for the write and the sync. A group that waits
+//! for all clients saves `w`, because these have one group instead of two. So such a fill is worth more time:
+//! with one processor, it is worth it if `n * g < s + 2 * w`. Up to there, the rate is about the same.
 
 use std::time::Duration;
 
-/// A group fills for at most this part of a sync: `FILL_MAX.0 / FILL_MAX.1`.
+/// With several processors, a group fills for at most this part of a sync: `FILL_MAX.0 / FILL_MAX.1`.
 const FILL_MAX: (u32, u32) = (3, 4);
+/// With one processor, a fill may take longer than a sync, by this many times the processor time of a group.
+const WORK_WORTH: u32 = 2;
 /// Parts of a whole, for `FillRule::share`.
 const WHOLE: u64 = 16;
 /// The largest number of groups that are written at once before the rule tries again.
 const PAUSE_MAX: u32 = 64;
-/// Groups are large if two of them have this many entries. 50 clients that send one put at a time make
-/// smaller groups. For these, a group with twice the entries takes nearly twice the processor time.
-const LARGE: u64 = 100;
-/// A group fills for at most this many syncs while the processor has work.
-const BUSY_FILL_MAX: u32 = 3;
-/// Meanwhile, the committer looks this often in the time of a sync. Such a fill ends if the processor was
-/// idle for the time between two looks. So while nothing happens, an entry waits for less than a sync.
-const LOOKS: u32 = 3;
-/// It also ends if no entry came in this many looks, the time of a sync. A shorter time would end fills too
-/// early: while the processor sends the replies of the last group, no entry comes.
-pub(crate) const QUIET_LOOKS: u32 = LOOKS;
-
 /// How the next group fills.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Fill {
@@ -45,9 +34,6 @@ pub(crate) struct Fill {
     pub(crate) entries: u64,
     /// The group is written after this time, even if it is not full.
     pub(crate) time: Duration,
-    /// If set, the group fills only while the processor has work and entries come. This is the time between
-    /// two looks at both.
-    pub(crate) look: Option<Duration>,
 }
 
 /// What the committer knows when a group has become durable.
@@ -59,6 +45,8 @@ pub(crate) struct Synced {
     pub(crate) waiting: u64,
     /// How long the write and the sync took.
     pub(crate) time: Duration,
+    /// The processor time of the write and the sync. Zero if the process has several processors.
+    pub(crate) work: Duration,
 }
 
 /// The rule, and what it has learned: see the comment of the module.
@@ -66,106 +54,65 @@ pub(crate) struct Synced {
 pub(crate) struct FillRule {
     /// The usual time of a sync.
     sync: Duration,
+    /// The usual processor time of a write and a sync. Zero if the process has several processors.
+    work: Duration,
     /// The time between two entries of clients that are coming back.
     gap: Duration,
     /// The part of the clients that come back at once, in `WHOLE` parts. Other clients pause.
     share: u64,
-    /// The pause between two fills that wait for all clients.
-    pause: Pause,
-    /// The newest group and its fill, if the committer waits for all clients.
-    last: Option<(Synced, Fill)>,
-    /// Whether the process has only one processor.
-    one_processor: bool,
-    /// The pause between two fills while the processor has work.
-    busy_pause: Pause,
-}
-
-/// The pause after a fill that was not worth it. It doubles with each such fill, up to [`PAUSE_MAX`].
-#[derive(Debug)]
-struct Pause {
     /// The number of groups to write at once before the next try.
-    left: u32,
-    /// The value of `left` after the next try that fails.
-    next: u32,
+    pause: u32,
+    /// The value of `pause` after the next try that fails.
+    next_pause: u32,
+    /// The newest group and its fill.
+    last: Option<(Synced, Fill)>,
 }
 
-impl Pause {
-    fn none() -> Pause {
-        Pause { left: 0, next: 1 }
-    }
-
-    /// Called for each group. Returns whether it is written at once.
-    fn goes_on(&mut self) -> bool {
-        let goes_on = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        goes_on
-    }
-
-    fn begin(&mut self) {
-        self.left = self.next;
-        self.next = PAUSE_MAX.min(2 * self.next);
+impl Default for FillRule {
+    fn default() -> FillRule {
+        FillRule {
+            sync: Duration::ZERO,
+            work: Duration::ZERO,
+            gap: Duration::ZERO,
+            share: WHOLE,
+            pause: 0,
+            next_pause: 1,
+            last: None,
+        }
     }
 }
 
 impl FillRule {
-    /// A rule that has learned nothing. `one_processor`: whether the process has only one.
-    pub(crate) fn new(one_processor: bool) -> FillRule {
-        FillRule {
-            sync: Duration::ZERO,
-            gap: Duration::ZERO,
-            share: WHOLE,
-            pause: Pause::none(),
-            last: None,
-            one_processor,
-            busy_pause: Pause::none(),
-        }
-    }
-
     /// Called when a group has become durable. Returns how the next group fills. `None`: the
     /// committer writes the next group as soon as it has an entry.
     pub(crate) fn next(&mut self, synced: Synced) -> Option<Fill> {
         self.last = None;
-        self.sync =
-            if self.sync.is_zero() { synced.time } else { (3 * self.sync + synced.time) / 4 };
+        let usual = |so_far: Duration, new| match so_far {
+            Duration::ZERO => new,
+            so_far => (3 * so_far + new) / 4,
+        };
+        self.sync = usual(self.sync, synced.time);
+        self.work = usual(self.work, synced.work);
         let entries = synced.waiting + (synced.released * self.share).div_ceil(WHOLE);
         // A lone client has nobody to wait for.
         if synced.released == 0 || entries <= 1 {
             return None;
         }
-        // One long sync must not make many clients wait.
-        let sync = self.sync.min(synced.time);
-        if self.pause.goes_on() {
-            let is_large = synced.released + synced.waiting >= LARGE;
-            return if self.one_processor && is_large { self.while_busy(sync) } else { None };
+        if self.pause > 0 {
+            self.pause -= 1;
+            return None;
         }
-        let time = sync * FILL_MAX.0 / FILL_MAX.1;
-        let fill = Fill { entries, time, look: None };
+        // One long sync must not make many clients wait.
+        let (sync, work) = (self.sync.min(synced.time), self.work.min(synced.work));
+        let time =
+            if work.is_zero() { sync * FILL_MAX.0 / FILL_MAX.1 } else { sync + WORK_WORTH * work };
+        let fill = Fill { entries, time };
         self.last = Some((synced, fill));
         Some(fill)
     }
 
-    /// A fill while the processor has work.
-    fn while_busy(&mut self, sync: Duration) -> Option<Fill> {
-        if self.busy_pause.goes_on() {
-            return None;
-        }
-        let (time, look) = (sync * BUSY_FILL_MAX, Some(sync / LOOKS));
-        // The bytes of the group limit its entries: see `Log::must_write`.
-        Some(Fill { entries: u64::MAX, time, look })
-    }
-
-    /// Called when such a group is taken, if its fill was not cut short. `pays`: whether the processor had
-    /// work, and entries came, until the group was full or the time was over.
-    pub(crate) fn filled_while_busy(&mut self, pays: bool) {
-        if pays {
-            self.busy_pause = Pause::none();
-        } else {
-            self.busy_pause.begin();
-        }
-    }
-
-    /// Called when another group is taken, if its fill was not cut short: the number of entries that it
-    /// has, and how long it filled.
+    /// Called when the group is taken, if its fill was not cut short: the number of entries that it has,
+    /// and how long it filled.
     pub(crate) fn filled(&mut self, entries: u64, time: Duration) {
         let Some((synced, fill)) = self.last.take() else { return };
         let arrived = entries.saturating_sub(synced.waiting);
@@ -178,12 +125,13 @@ impl FillRule {
             self.share = (self.share + arrived_parts).div_ceil(2);
         }
         let all = u32::try_from(synced.waiting + synced.released).unwrap_or(u32::MAX);
-        if arrived == 0 || self.gap.saturating_mul(all) > self.sync {
-            self.pause.begin();
+        if arrived == 0 || self.gap.saturating_mul(all) > self.sync + WORK_WORTH * self.work {
+            self.pause = self.next_pause;
+            self.next_pause = PAUSE_MAX.min(2 * self.next_pause);
             // At the next try, what the rule knows is old. So it learns again.
             (self.gap, self.share) = (Duration::ZERO, WHOLE);
         } else {
-            self.pause = Pause::none();
+            self.next_pause = 1;
         }
     }
 }
