@@ -155,7 +155,7 @@ impl Session {
     ) {
         // A half-closed connection does not wait, as in `reserve`.
         if self.is_input_ended() {
-            turn.caller(self.id).stop_waiting_for_room();
+            turn.caller(self.id).stop_waiting_for_room(None, &body);
         } else if turn.caller(self.id).must_wait_for_room(None, &body, b"") {
             self.waiting = Waiting::Room;
             self.blocked = Some(Box::new((job, body)));

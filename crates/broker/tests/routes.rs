@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{OnDuplicate, QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    Answer, Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options,
-    Patience, PutRefusal, ReadMode, Submit, Take, When,
+    Answer, Body, Broker, Clearing, EngineSetup, Event, GrabOrder, Millis, Missing, NewJob, News,
+    Options, Patience, PutRefusal, ReadMode, Submit, Take, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -313,4 +313,36 @@ fn a_body_that_was_replaced_survives_a_crash() {
     caller.watch(b"u");
     assert!(matches!(caller.take(Patience::None).value, Take::Granted(job) if job.id == first));
     assert!(matches!(caller.take(Patience::None).value, Take::Nothing(_)), "there is one job");
+}
+
+#[test]
+fn a_put_that_waits_no_longer_takes_its_room_before_the_next_one_learns_of_it() {
+    let broker = open(&log::FaultDisk::new(1, 64 << 20));
+    let mut turn = broker.turn(NOW);
+    let settings =
+        [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::Block), Setting::BlockFor(1000)];
+    let _ = turn.set_policies(rules([Rule::new(["q"], settings)]));
+    let [worker, first, second] = [(); 3].map(|()| {
+        let session = turn.open_session(0);
+        turn.caller(session).use_queue(b"q");
+        session
+    });
+    let job = NewJob { ttr_s: 60, ..NewJob::default() };
+    let put = turn.caller(worker).put(job, body(1)).value.expect("the queue is empty");
+    for session in [first, second] {
+        assert!(turn.caller(session).must_wait_for_room(None, &body(1), b""));
+    }
+    turn.caller(worker).finish(put).value.expect("it is ready");
+    let mut events = Vec::new();
+    turn.take_events(0, &mut events);
+    let [(session, Answer { value: Event::Room, .. })] = events[..] else { panic!("{events:?}") };
+    assert_eq!(session, first);
+    // The client of the first put sends no more.
+    assert!(!turn.caller(first).cancel_room_wait(), "its event is on its way");
+    turn.caller(first).stop_waiting_for_room(None, &body(1));
+    turn.caller(first).put(job, body(1)).value.expect("it has its room");
+    events.clear();
+    turn.take_events(0, &mut events);
+    assert!(events.is_empty(), "{events:?}");
+    assert!(turn.caller(second).cancel_room_wait(), "it still waits");
 }

@@ -2,8 +2,8 @@
 
 use engine::policy::Unsent;
 use engine::{
-    Body, Choice, Engine, Handout, JobBody, JobId, JobSlot, Kick, Millis, NewJob, NotFound,
-    Patience, Refused, SessionId, State, Take,
+    Body, Choice, Effects, Engine, Handout, JobBody, JobId, JobSlot, Kick, Millis, NewJob,
+    NotFound, Patience, Refused, SessionId, State, Take,
 };
 
 use super::holds_logged;
@@ -93,14 +93,33 @@ impl Caller<'_> {
         waits
     }
 
+    /// Ends the wait of this session for room, because its put, which follows, will not wait again. The
+    /// parameters are those of [`Caller::must_wait_for_room`].
+    pub fn stop_waiting_for_room(&mut self, queue: Option<&[u8]>, body: &Body) {
+        if self.core.engine.puts_may_wait() {
+            self.try_for_room(queue, body, |_, _, _| false);
+        }
+    }
+
     fn wait_for_room(
         &mut self,
         queue: Option<&[u8]>,
         put: (&Body, &[u8]),
         since: Option<Millis>,
     ) -> bool {
+        self.try_for_room(queue, put.0, |engine, session, effects| {
+            engine.wait_for_room(session, queue, put, since, effects)
+        })
+    }
+
+    /// Asks the engine whether a put must wait for room, if the broker would not refuse it before.
+    fn try_for_room(
+        &mut self,
+        queue: Option<&[u8]>,
+        body: &Body,
+        must_wait: impl FnOnce(&mut Engine, SessionId, &mut Effects) -> bool,
+    ) -> bool {
         let core = &mut *self.core;
-        let body = put.0;
         let session = self.session;
         let engine = &core.engine;
         let bytes = put_bytes(engine, |engine| put_name(engine, session, queue), body.len());
@@ -111,10 +130,9 @@ impl Caller<'_> {
             |engine| engine.puts_are_logged(put_name(engine, session, queue)),
             |_| false,
         );
-        let waits = looked.is_ok()
-            && core.engine.wait_for_room(self.session, queue, put, since, &mut core.effects);
-        if looked.is_err() {
-            core.engine.stop_waiting_for_room(self.session, &mut core.effects);
+        let waits = looked.is_ok() && must_wait(&mut core.engine, session, &mut core.effects);
+        if !waits {
+            core.engine.stop_waiting_for_room(session, &mut core.effects);
         }
         if waits || looked.is_err() {
             core.apply_effects();
@@ -126,19 +144,12 @@ impl Caller<'_> {
     }
 
     /// Ends the wait of this session for room. Returns false if the session does not wait, or if the
-    /// event is already on its way.
+    /// event is already on its way. Then the session keeps its place in the line until it tries.
     pub fn cancel_room_wait(&mut self) -> bool {
         let core = &mut *self.core;
         let waited = core.engine.cancel_room_wait(self.session, &mut core.effects);
         core.apply_effects();
         waited
-    }
-
-    /// Ends the wait of this session for room, because its next put will not wait.
-    pub fn stop_waiting_for_room(&mut self) {
-        let core = &mut *self.core;
-        core.engine.stop_waiting_for_room(self.session, &mut core.effects);
-        core.apply_effects();
     }
 
     /// Takes the best job of the watched queues.
