@@ -182,7 +182,7 @@ impl Model {
         let newest = log_contents.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
         let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
         let late_timers = guess.late_timers;
-        Recovered { log_contents, next_id, late_timers, ..found.clone() }
+        Recovered { log_contents, late_timers, next_id, ..found.clone() }
     }
 
     /// Starts the model again with the recovered state.
