@@ -103,7 +103,7 @@ fn with_one_processor_entries_become_durable() {
     for id in 1..=300 {
         let (_, position) = running.log.put(1, QUEUE, &meta(id), &[1; 20]);
         running.log.wake();
-        // So a group has ten entries, and the next ones come when it is durable.
+        // The next entries come when these are durable, as from clients that wait.
         if id % 10 == 0 {
             running.wait(|log| log.durable() >= position);
         }

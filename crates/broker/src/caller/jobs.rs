@@ -2,8 +2,8 @@
 
 use engine::policy::Unsent;
 use engine::{
-    Body, Choice, Effects, Engine, Handout, JobBody, JobId, JobSlot, Kick, Millis, NewJob,
-    NotFound, Patience, Refused, SessionId, State, Take,
+    Body, Choice, Engine, Handout, JobBody, JobId, JobSlot, Kick, Millis, NewJob, NotFound,
+    Patience, Refused, SessionId, State, Take,
 };
 
 use super::holds_logged;
@@ -97,7 +97,7 @@ impl Caller<'_> {
     /// parameters are those of [`Caller::must_wait_for_room`].
     pub fn stop_waiting_for_room(&mut self, queue: Option<&[u8]>, body: &Body) {
         if self.core.engine.puts_may_wait() {
-            self.try_for_room(queue, body, |_, _, _| false);
+            self.try_for_room(queue, (body, b""), None, false);
         }
     }
 
@@ -107,22 +107,22 @@ impl Caller<'_> {
         put: (&Body, &[u8]),
         since: Option<Millis>,
     ) -> bool {
-        self.try_for_room(queue, put.0, |engine, session, effects| {
-            engine.wait_for_room(session, queue, put, since, effects)
-        })
+        self.try_for_room(queue, put, since, true)
     }
 
-    /// Asks the engine whether a put must wait for room, if the broker would not refuse it before.
+    /// Ends the wait of this session for room. If `may_wait`, asks the engine whether the put must wait
+    /// again. A put that the broker refuses does not wait.
     fn try_for_room(
         &mut self,
         queue: Option<&[u8]>,
-        body: &Body,
-        must_wait: impl FnOnce(&mut Engine, SessionId, &mut Effects) -> bool,
+        put: (&Body, &[u8]),
+        since: Option<Millis>,
+        may_wait: bool,
     ) -> bool {
         let core = &mut *self.core;
         let session = self.session;
         let engine = &core.engine;
-        let bytes = put_bytes(engine, |engine| put_name(engine, session, queue), body.len());
+        let bytes = put_bytes(engine, |engine| put_name(engine, session, queue), put.0.len());
         // A put that makes no job does not wait for room. So it need not be told apart here.
         let looked = self.shared.look(
             core,
@@ -130,7 +130,9 @@ impl Caller<'_> {
             |engine| engine.puts_are_logged(put_name(engine, session, queue)),
             |_| false,
         );
-        let waits = looked.is_ok() && must_wait(&mut core.engine, session, &mut core.effects);
+        let waits = may_wait
+            && looked.is_ok()
+            && core.engine.wait_for_room(session, queue, put, since, &mut core.effects);
         if !waits {
             core.engine.stop_waiting_for_room(session, &mut core.effects);
         }

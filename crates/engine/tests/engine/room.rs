@@ -50,6 +50,15 @@ fn try_put(world: &mut World, session: SessionId, body: &str) -> Option<Result<J
     Some(put)
 }
 
+/// Sessions whose puts wait, in this order.
+fn waiting<const N: usize>(world: &mut World) -> [SessionId; N] {
+    [(); N].map(|()| {
+        let session = producer(world);
+        assert_eq!(try_put(world, session, "x"), None);
+        session
+    })
+}
+
 fn offers(world: &mut World) -> Vec<SessionId> {
     world.act(Engine::offer_room);
     let events = world.events().into_iter().filter(|(_, event)| event == "room");
@@ -65,10 +74,7 @@ fn take(world: &mut World) -> JobId {
 #[test]
 fn puts_wait_in_their_order_and_each_take_lets_one_try() {
     let (mut world, first) = full([]);
-    let sessions = [(); 3].map(|()| producer(&mut world));
-    for session in sessions {
-        assert_eq!(try_put(&mut world, session, "x"), None);
-    }
+    let sessions = waiting::<3>(&mut world);
     assert_eq!(offers(&mut world), []);
     assert_eq!(take(&mut world), first, "a take makes room");
     assert_eq!(offers(&mut world), [sessions[0]]);
@@ -92,10 +98,7 @@ fn puts_wait_in_their_order_and_each_take_lets_one_try() {
 #[test]
 fn a_put_that_has_its_event_keeps_its_turn_when_its_client_sends_no_more() {
     let (mut world, _) = full([]);
-    let sessions = [(); 2].map(|()| producer(&mut world));
-    for session in sessions {
-        assert_eq!(try_put(&mut world, session, "x"), None);
-    }
+    let sessions = waiting::<2>(&mut world);
     take(&mut world);
     assert_eq!(offers(&mut world), [sessions[0]]);
     assert!(!world.act(|engine, fx| engine.cancel_room_wait(sessions[0], fx)), "it has its event");
@@ -166,10 +169,7 @@ fn what_needs_no_room_does_not_wait() {
 #[test]
 fn a_raised_limit_and_the_end_of_the_queue_let_puts_try() {
     let (mut world, _) = full([]);
-    let sessions = [(); 2].map(|()| producer(&mut world));
-    for session in sessions {
-        assert_eq!(try_put(&mut world, session, "x"), None);
-    }
+    let sessions = waiting::<2>(&mut world);
     world.policies([blocking("q", [Setting::JobsMax(Some(2))])]);
     assert_eq!(offers(&mut world), [sessions[0]]);
     assert!(matches!(try_put(&mut world, sessions[0], "x"), Some(Ok(_))));
