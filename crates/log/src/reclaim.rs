@@ -32,11 +32,11 @@ use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
 /// The bytes after which a copy of a slice makes a pause.
 const PART_BYTES: u64 = 64 << 10;
 
-/// The jobs after which a copy of a slice makes a pause. For each job, the owner reads memory that
-/// nobody has used for long, which takes 0.3 to 3 µs. So 128 jobs hold the owner's lock for at most
-/// 0.4 ms. Without this limit, a part of 1,400 jobs with small bodies held it for up to 4.5 ms on a
-/// slow machine.
-const PART_JOBS: usize = 128;
+/// The jobs or facts after which a copy of a slice makes a pause. For each job, the owner reads memory
+/// that nobody has used for long, which takes 0.3 to 3 µs. So 128 jobs hold the owner's lock for at
+/// most 0.4 ms. Without this limit, a part of 1,400 jobs with small bodies held it for up to 4.5 ms on
+/// a slow machine, and 256 KiB of the facts of queues for 3 to 8 ms.
+const PART_ITEMS: usize = 128;
 
 /// The owner's data of a job, for a copy of the job.
 #[derive(Copy, Clone, Debug)]
@@ -397,8 +397,9 @@ impl Log {
 
     /// Copies live jobs of a slice to the end of the log, at most 64 KiB or 128 jobs, and one entry.
     /// Returns true if the slice is done, and false if the next call must continue with this slice.
-    /// At the end of the last slice of a segment, also copies the segment's live facts, and gives the
-    /// segment up. The caller must hold the owner's lock, and should release it between two calls.
+    /// At the end of the last slice of a segment, copies live facts of the segment within the same
+    /// limits, and gives the segment up if it has no more of them. The caller must hold the owner's
+    /// lock, and should release it between two calls.
     pub fn reclaim_copy(
         &self,
         now_ms: u64,
@@ -411,14 +412,14 @@ impl Log {
             return Ok(true);
         }
         open.time_ms = open.time_ms.max(now_ms);
-        let (mut appended, mut jobs) = (0, 0);
+        let (mut appended, mut items) = (0, 0);
         // Restore `slack_bytes` after each copy. If a copy begins a new segment, `slack_bytes`
         // grows by the unused end of the old segment. Without this line, reclaim could scan more
         // because of its own copies.
         let slack_bytes = open.slack_bytes;
         cursor.starved_at = None;
         while let Some(candidate) = slice.candidates.get(slice.copied) {
-            if appended >= PART_BYTES || jobs >= PART_JOBS {
+            if appended >= PART_BYTES || items >= PART_ITEMS {
                 self.wake_after_copies(open);
                 return Ok(false);
             }
@@ -428,7 +429,7 @@ impl Log {
                 Ok(Some(copied)) => {
                     appended += copied.bytes;
                     // An entry whose jobs have ended since the read takes time, too.
-                    jobs += copied.jobs.max(1);
+                    items += copied.jobs.max(1);
                 }
                 // There is no room for this copy. Reclaim will read this slice again later. Then it
                 // skips the entries copied so far, because they have no live slots any more.
@@ -452,7 +453,7 @@ impl Log {
                 cursor.stopped = true;
                 return Err(damaged(slice.segment, slice.next.offset, "live jobs were not found"));
             }
-            match self.copy_facts(&mut open, slice.segment) {
+            match self.copy_facts(&mut open, slice.segment, (appended, items)) {
                 CopiedFacts::All => self.give_up(&mut open, slice.segment),
                 // The next slice copies more facts of this segment.
                 CopiedFacts::Some => {}
@@ -476,12 +477,17 @@ impl Log {
         }
     }
 
-    /// Copies live facts of a segment without live jobs, up to the size of a slice.
-    fn copy_facts(&self, open: &mut Open, segment: u32) -> CopiedFacts {
-        let mut appended = 0;
+    /// Copies live facts of a segment without live jobs, until the call has copied 64 KiB or 128 jobs
+    /// and facts. `appended` and `items` are what it has copied before.
+    fn copy_facts(
+        &self,
+        open: &mut Open,
+        segment: u32,
+        (mut appended, mut items): (u64, usize),
+    ) -> CopiedFacts {
         while let Some((key, value)) = open.fact_in(segment) {
             let bytes = fact_entry_bytes(key, value);
-            if appended >= SLICE_BYTES {
+            if appended >= PART_BYTES || items >= PART_ITEMS {
                 return CopiedFacts::Some;
             }
             // Copies of facts may leave less room for finishes than copies of jobs, because a whole
@@ -495,6 +501,7 @@ impl Log {
             open.append_fact(&key, &value);
             open.note_copy(entries_before);
             appended += bytes;
+            items += 1;
         }
         CopiedFacts::All
     }

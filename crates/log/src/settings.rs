@@ -78,8 +78,7 @@ pub(crate) const LAZY_MAX_MS: u64 = 1000;
 /// When there are this many bytes of lazy counters, or an eighth of a segment, they are written at
 /// once, because they stay in memory. There is room for the counters of 10,000 jobs.
 pub(crate) const LAZY_BYTES_MAX: usize = 256 << 10;
-/// Reclaim reads and copies slices of about this many bytes. The owner's lock is held while a slice
-/// is copied.
+/// Reclaim reads slices of about this many bytes. It copies a slice in smaller parts.
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;
 /// While the open batch is larger than this, the owner should hold clients back. A larger batch
 /// only adds latency.

@@ -137,6 +137,24 @@ fn appended_jobs_come_back() {
 /// limit during the sync, the server must stop reading from clients. So the log must raise the
 /// limit early.
 #[test]
+fn a_fact_counts_once_whatever_its_values_were() {
+    let bytes_with = |facts: &[(&[u8], &[u8])]| {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, ..) = open(folder.path());
+        for (key, value) in facts {
+            log.fact(1000, key, value);
+        }
+        log.usage().live_bytes
+    };
+    let (short, long) = (&[7; 10][..], &[7; 1000][..]);
+    let once = bytes_with(&[(b"key", short), (b"other", long)]);
+    let often = [(&b"key"[..], long), (b"gone", long), (b"other", short), (b"key", short)];
+    let often = [&often[..], &[(b"other", long), (b"key", short), (b"gone", b"")]].concat();
+    assert_eq!(bytes_with(&often), once);
+    assert!(once > 1000);
+}
+
+#[test]
 fn ids_are_reserved_long_before_they_are_dealt() {
     let settings = Settings { sync: Sync::Never, ..settings() };
     let disk = Arc::new(FaultDisk::new(1, 64 << 20));

@@ -413,22 +413,38 @@ impl Open {
     /// Stores the newest value of a key, and the segment of its entry. An empty value removes the
     /// key.
     pub(crate) fn remember_fact(&mut self, segment: u32, key: &[u8], value: &[u8]) {
-        let known = self.facts.remove_entry(key).map(|(key, old)| {
-            self.fact_bytes -= fact_entry_bytes(&key, &old.value);
-            if let Some(keys) = self.fact_keys.get_mut(&old.segment) {
-                keys.remove(&key);
-                if keys.is_empty() {
-                    self.fact_keys.remove(&old.segment);
-                }
+        if value.is_empty() {
+            if let Some((key, old)) = self.facts.remove_entry(key) {
+                self.fact_bytes -= fact_entry_bytes(&key, &old.value);
+                self.take_fact_key(old.segment, &key);
             }
-            key
-        });
-        if !value.is_empty() {
-            self.fact_bytes += fact_entry_bytes(key, value);
-            let key = known.unwrap_or_else(|| key.into());
-            self.fact_keys.entry(segment).or_default().insert(Arc::clone(&key));
-            self.facts.insert(key, FactPlace { segment, value: value.into() });
+            return;
         }
+        self.fact_bytes += fact_entry_bytes(key, value);
+        let new = FactPlace { segment, value: value.into() };
+        let key = if let Some(place) = self.facts.get_mut(key) {
+            let old = std::mem::replace(place, new);
+            self.fact_bytes -= fact_entry_bytes(key, &old.value);
+            if old.segment == segment {
+                return;
+            }
+            self.take_fact_key(old.segment, key)
+        } else {
+            let key: Arc<[u8]> = key.into();
+            self.facts.insert(Arc::clone(&key), new);
+            key
+        };
+        self.fact_keys.entry(segment).or_default().insert(key);
+    }
+
+    /// Removes a fact's key from the keys of this segment, and returns it.
+    fn take_fact_key(&mut self, segment: u32, key: &[u8]) -> Arc<[u8]> {
+        let keys = self.fact_keys.get_mut(&segment).expect("the segment has the fact's key");
+        let key = keys.take(key).expect("the segment has the fact's key");
+        if keys.is_empty() {
+            self.fact_keys.remove(&segment);
+        }
+        key
     }
 
     /// The lowest key whose newest entry is in this segment, and its value.
