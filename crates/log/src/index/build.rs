@@ -3,14 +3,16 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use crate::disk::DiskFile;
+use crate::disk::{Disk, DiskFile};
 use crate::files::groups::{Buffers, Group, GroupFault, GroupReader, SegmentBytes};
 use crate::files::segments::segment_name;
 use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, SegmentHeader};
 use crate::index::codec::{RowWriter, put_difference, put_number};
 use crate::index::file::{Changed, Fence, IndexFact, Outline, Tables, encode, encode_others, sum};
+use crate::index::reader::SegmentIndex;
 use crate::index::{
     BLOCK_ROWS, BlockSummary, Classify, IndexError, LIST_ROWS_MIN, OwnedRow, Place,
 };
@@ -91,6 +93,15 @@ impl Built {
     /// The bytes of the index file.
     pub(crate) fn file(&self) -> Vec<u8> {
         encode(&self.outline, &self.tables, &self.pieces)
+    }
+
+    /// The index of the file with these bytes. To read the file again would take longer, and the
+    /// kernel may let no other thread run during a long read.
+    pub(crate) fn index(&self, disk: Arc<dyn Disk>, file: &[u8]) -> SegmentIndex {
+        let Tables { names, blocks, fences, .. } = &self.tables;
+        let pieces_at = (file.len() - self.pieces.len()) as u64;
+        let parts = (names.clone(), blocks.clone(), fences.clone());
+        SegmentIndex::with(disk, &self.outline.segment, parts, pieces_at)
     }
 
     /// The section of the rows that are in no block.

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::disk::Disk;
+use crate::format::SegmentHeader;
 use crate::index::codec::{Reader, RowReader};
-use crate::index::file::{Fence, IndexFile, sum};
+use crate::index::file::{Fence, IndexFile, Tables, sum};
 use crate::index::{BlockSummary, IndexError, OwnedRow, Place, index_name};
 
 /// The index of one segment. In memory are the summaries of its blocks and the names of its queues.
@@ -27,22 +28,33 @@ pub struct SegmentIndex {
 }
 
 impl SegmentIndex {
+    /// The index of this file.
     pub(crate) fn new(disk: Arc<dyn Disk>, file: IndexFile) -> SegmentIndex {
-        let IndexFile { outline, tables, pieces_at, .. } = file;
-        let texts_bytes: usize =
-            tables.names.iter().map(|name| name.len().next_multiple_of(16)).sum();
-        let tables_bytes = size_of_val(&tables.names[..])
-            + size_of_val(&tables.blocks[..])
-            + size_of_val(&tables.fences[..]);
+        let IndexFile { outline, tables: Tables { names, blocks, fences, .. }, pieces_at, .. } =
+            file;
+        SegmentIndex::with(disk, &outline.segment, (names, blocks, fences), pieces_at)
+    }
+
+    /// The index with these names, blocks and lists of ids, whose file has its first piece at
+    /// `pieces_at`.
+    pub(crate) fn with(
+        disk: Arc<dyn Disk>,
+        segment: &SegmentHeader,
+        (names, blocks, fences): (Vec<Box<[u8]>>, Vec<BlockSummary>, Vec<Fence>),
+        pieces_at: u64,
+    ) -> SegmentIndex {
+        let texts_bytes: usize = names.iter().map(|name| name.len().next_multiple_of(16)).sum();
+        let tables_bytes =
+            size_of_val(&names[..]) + size_of_val(&blocks[..]) + size_of_val(&fences[..]);
         SegmentIndex {
             memory_bytes: (texts_bytes + tables_bytes) as u64,
             disk,
-            segment: outline.segment.number,
-            salt: outline.segment.salt,
+            segment: segment.number,
+            salt: segment.salt,
             pieces_at,
-            names: tables.names,
-            blocks: tables.blocks,
-            fences: tables.fences,
+            names,
+            blocks,
+            fences,
         }
     }
 

@@ -14,7 +14,6 @@ use crate::files::pieces::write_in_pieces;
 use crate::files::segments::segment_name;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
 use crate::index::build::{Built, Pace, Sealed, build};
-use crate::index::file::IndexFile;
 use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, Classify, IndexError, OwnedRow, index_name, new_index_name};
 use crate::log::Log;
@@ -313,8 +312,7 @@ impl Log {
             return Err(IndexError::write(&name, source));
         }
         self.indexes.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let file = disk.open(&name).map_err(|source| IndexError::read(&name, source))?;
-        let index = SegmentIndex::new(Arc::clone(disk), IndexFile::read(&*file, segment)?);
+        let index = built.index(Arc::clone(disk), &bytes);
         self.indexes.shelf().indexes.insert(segment, Arc::new(index));
         Ok(())
     }
@@ -347,6 +345,7 @@ mod tests {
 
     use super::*;
     use crate::disk::fault::FaultDisk;
+    use crate::index::file::IndexFile;
     use crate::index::tests::classify;
     use crate::settings::Settings;
     use crate::types::{Meta, QueueRef};
@@ -405,6 +404,25 @@ mod tests {
         log.stop_indexing();
         log.write_index(&built).unwrap();
         assert_eq!(disk.rests(), before);
+    }
+
+    #[test]
+    fn the_index_of_a_build_is_that_of_its_file() {
+        let disk = FaultDisk::new(1, 64 << 20);
+        let log = filled(&disk);
+        let segment = log.index_step().unwrap().unwrap();
+        let file = disk.open(&index_name(segment)).unwrap();
+        let file = IndexFile::read(&*file, segment).unwrap();
+        let read = SegmentIndex::new(Arc::new(disk.clone()), file);
+        let index = log.index(segment).unwrap();
+        assert!(read.blocks().len() > 10);
+        assert_eq!((index.blocks(), &index.names), (read.blocks(), &read.names));
+        assert_eq!(index.memory_bytes(), read.memory_bytes());
+        let rows = read.read_blocks(0..read.blocks().len() as u32).unwrap();
+        for row in rows.iter().flatten() {
+            assert_eq!(index.find(row.id).unwrap(), read.find(row.id).unwrap());
+        }
+        assert_eq!(index.read_block(7).unwrap(), rows[7]);
     }
 
     #[test]
