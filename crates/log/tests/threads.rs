@@ -34,6 +34,8 @@ fn run_on(disk: Arc<dyn Disk>, sync: Sync) -> Running {
 
 fn run_with(disk: Arc<dyn Disk>, settings: Settings) -> Running {
     let log = Arc::new(Log::open(disk, settings, 1, &mut |_| ()).unwrap().0);
+    // So the helper thread has nothing to do at first, and only the committer syncs.
+    log.prepare_step().unwrap();
     let (tell, progress) = mpsc::channel();
     let tell = Mutex::new(tell);
     let start = Instant::now();

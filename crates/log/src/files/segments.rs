@@ -28,10 +28,16 @@ use crate::types::Position;
 
 /// The free part of the head is counted in thousandths.
 pub(crate) const THOUSAND: u64 = 1000;
-/// The background work is slow only while the next segment is this many bytes ahead of the line
-/// between gentle and steady. With the half of the head that is still free then, this is more than
+/// The background work is slow only while the next segment is this many bytes ahead of being ready
+/// when the head is half full. With the half of the head that is still free then, this is more than
 /// clients write in a long rest.
 const SLOW_AHEAD_BYTES: u64 = 2 << 20;
+/// The background work is gentle while the next segment will be ready with this part of the head
+/// free, in thousandths. The rest is room for clients that write faster later.
+const GENTLE_FREE: u64 = THOUSAND / 4;
+/// The part of the head that clients may fill before the fill of the next segment begins, in
+/// thousandths. A fill that begins that late need not hurry.
+const LATE_BEGIN: u64 = THOUSAND / 32;
 
 pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:010}.seg")
@@ -417,9 +423,9 @@ impl Segments {
     }
 
     /// The pace of the background work when it must still write `left` bytes of the next segment.
-    /// The pace is gentle while the next segment can be ready before the head is half full, and slow
-    /// while it is even ahead of that. Otherwise the background work must fill the next segment
-    /// faster than clients fill the head.
+    /// The pace is gentle while the next segment can be ready before the head is three quarters full,
+    /// and slow while it can be ready well before the head is half full. Otherwise the background
+    /// work must fill the next segment faster than clients fill the head.
     fn pace(&self, left: u64, head_left: &dyn Fn() -> u64) -> Pace {
         if self.is_urgent() {
             return Pace::Urgent;
@@ -427,11 +433,16 @@ impl Segments {
         let head_left = head_left();
         let left = left * THOUSAND / self.segment_bytes.max(1);
         let ahead = SLOW_AHEAD_BYTES * THOUSAND / self.segment_bytes.max(1);
+        // Whether the fill keeps to a line: all is left when the fill may begin at the latest, and
+        // nothing when this part of the head is free.
+        let is_in_time = |free: u64| {
+            left * (THOUSAND - LATE_BEGIN - free) <= head_left.saturating_sub(free) * THOUSAND
+        };
         if left + THOUSAND + ahead <= 2 * head_left {
             Pace::Slow
-        } else if left + THOUSAND <= 2 * head_left {
+        } else if is_in_time(GENTLE_FREE) {
             Pace::Gentle
-        } else if left <= head_left {
+        } else if is_in_time(0) {
             Pace::Steady
         } else {
             Pace::Urgent
@@ -730,21 +741,36 @@ mod tests {
         // The head is empty, so the next segment is soon 2 MiB ahead.
         assert_eq!(with(THOUSAND, false), (479, 32));
         assert_eq!(with(THOUSAND, true), (0, 511));
-        // An eighth of the head is used. If half of it is used, there is no time to rest.
-        assert_eq!(with(THOUSAND * 7 / 8, false), (351, 32));
-        assert_eq!(with(THOUSAND / 2, false), (0, 0));
+        // An eighth of the head is used. If half of it is used, there is no time for long rests, and
+        // if more than three quarters are used, none to rest.
+        assert_eq!(with(THOUSAND * 7 / 8, false), (351, 93));
+        assert_eq!(with(THOUSAND / 2, false), (0, 177));
+        assert_eq!(with(THOUSAND / 5, false), (0, 0));
+        // Nothing of the head is free. So there is no time for syncs.
+        let calls = |head_left| {
+            let disk = FaultDisk::new(1, 1 << 30);
+            let log = open(&disk).unwrap();
+            let before = disk.calls();
+            let wanted = Wanted { ahead_bytes: log.ahead_wanted(), durable: log.durable() };
+            log.segments.prepare(wanted, &|| head_left, &|| false).unwrap();
+            disk.calls() - before
+        };
+        assert!(
+            calls(0) < 150 && calls(THOUSAND / 5) > 200,
+            "128 pieces of 256 KiB, or smaller ones"
+        );
 
         let disk = FaultDisk::new(1, 1 << 30);
         let log = open(&disk).unwrap();
         log.prepare_once(false).unwrap();
         assert!(rests(&disk, &log).0 > 470);
-        // The caller waits. The first entries of the log are in the head, so the first piece has no rest.
+        // The caller waits.
         let disk = FaultDisk::new(1, 1 << 30);
         let log = open(&disk).unwrap();
         log.prepare_step().unwrap();
-        assert_eq!(rests(&disk, &log), (0, 510));
+        assert_eq!(rests(&disk, &log), (0, 511));
         // The reserve lacks a file. A step that ends soon can try again to allocate it.
-        let (disk, log) = (1..100)
+        let (disk, log) = (1..400)
             .find_map(|call| {
                 let disk = FaultDisk::new(1, 1 << 30);
                 disk.fail_at(call);
@@ -754,6 +780,6 @@ mod tests {
             .unwrap();
         disk.set_capacity(disk.used());
         log.prepare_once(false).unwrap();
-        assert_eq!(rests(&disk, &log), (0, 510));
+        assert_eq!(rests(&disk, &log), (0, 511));
     }
 }
