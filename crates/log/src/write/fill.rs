@@ -15,15 +15,15 @@
 //! With only one processor, a group also takes processor time from the clients' entries: for its write,
 //! its sync, and switches between threads. Let this be `w` for the write and the sync. A group that waits
 //! for all clients saves the processor another group. So with one processor, a fill may take longer, by
-//! `3 * w`: it is worth it if `n * g < s + 3 * w`.
+//! `2 * w`: it is worth it if `n * g < s + 2 * w`.
 
 use std::time::Duration;
 
 /// A group fills for at most this part of a sync, and longer with one processor: `FILL_MAX.0 / FILL_MAX.1`.
 const FILL_MAX: (u32, u32) = (3, 4);
 /// With one processor, a fill may take longer by this many times the processor time of a group. Measured: groups
-/// of 50 clients have 33 entries with 1, 38 with 2, and 42 with 3: see docs/group-commit.md.
-const WORK_WORTH: u32 = 3;
+/// of 50 clients have 33 entries with 1, and 38 with 2, and the rate is higher: see docs/group-commit.md.
+const WORK_WORTH: u32 = 2;
 /// Parts of a whole, for `FillRule::share`.
 const WHOLE: u64 = 16;
 /// The largest number of groups that are written at once before the rule tries again.

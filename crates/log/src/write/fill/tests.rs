@@ -111,7 +111,7 @@ impl World {
             let Policy::Rule(rule) = policy else { continue };
             assert!(fill.entries > 1, "a group with one entry is full at once");
             rule.filled(self.waiting.len() as u64, Duration::from_micros(time));
-            let time_max = sync * 3 / 4 + 3 * synced.work.as_micros() as u64;
+            let time_max = sync * 3 / 4 + 2 * synced.work.as_micros() as u64;
             assert!(time <= time_max, "a fill of {time} us beside a sync of {sync} us");
         }
         (self.durable - durable) as f64 * 1e6 / (self.now - begin) as f64
@@ -183,7 +183,7 @@ fn clients_that_pause_hold_up_nobody_for_long() {
         .map(|mut policy| World::new(8, pauses()).commit(&mut policy, 5000, 1000));
     assert!(ruled > 1.3 * never, "{ruled:.0}/s; never {never:.0}/s");
     // All clients pause for longer than a sync.
-    for (one_processor, share_max) in [(false, 0.04), (true, 0.08)] {
+    for (one_processor, share_max) in [(false, 0.04), (true, 0.06)] {
         let mut world = World::new(8, (0..50).map(|client| 5000 + 331 * client));
         (world.group, world.one_processor) = (90, one_processor);
         world.commit(&mut rule(), 5000, 1000);
@@ -213,5 +213,5 @@ fn the_rule_follows_a_disk_that_changes_its_speed() {
     };
     let usual = (0..20).map(|_| next(200, 30)).max();
     next(1_000_000, 1_000_000);
-    assert_eq!((usual, next(200, 30)), (Some(240), 240));
+    assert_eq!((usual, next(200, 30)), (Some(210), 210));
 }
