@@ -731,13 +731,16 @@ mod tests {
             let long = (micros - 300 * rests) / (10_000 - 300);
             (long, rests - long)
         };
-        let with = |head_left, has_more_work: bool| {
+        // The rests, and the calls to the disk.
+        let prepared = |head_left, has_more_work: bool| {
             let disk = FaultDisk::new(1, 1 << 30);
             let log = open(&disk).unwrap();
             let wanted = Wanted { ahead_bytes: log.ahead_wanted(), durable: log.durable() };
+            let before = disk.calls();
             log.segments.prepare(wanted, &|| head_left, &|| has_more_work).unwrap();
-            rests(&disk, &log)
+            (rests(&disk, &log), disk.calls() - before)
         };
+        let with = |head_left, has_more_work| prepared(head_left, has_more_work).0;
         // The head is empty, so the next segment is soon 2 MiB ahead.
         assert_eq!(with(THOUSAND, false), (479, 32));
         assert_eq!(with(THOUSAND, true), (0, 511));
@@ -747,14 +750,7 @@ mod tests {
         assert_eq!(with(THOUSAND / 2, false), (0, 177));
         assert_eq!(with(THOUSAND / 5, false), (0, 0));
         // Nothing of the head is free. So there is no time for syncs.
-        let calls = |head_left| {
-            let disk = FaultDisk::new(1, 1 << 30);
-            let log = open(&disk).unwrap();
-            let before = disk.calls();
-            let wanted = Wanted { ahead_bytes: log.ahead_wanted(), durable: log.durable() };
-            log.segments.prepare(wanted, &|| head_left, &|| false).unwrap();
-            disk.calls() - before
-        };
+        let calls = |head_left| prepared(head_left, false).1;
         assert!(
             calls(0) < 150 && calls(THOUSAND / 5) > 200,
             "128 pieces of 256 KiB, or smaller ones"
