@@ -31,6 +31,7 @@ mod position;
 mod reclaim;
 mod replication;
 mod restore;
+mod serving;
 mod step_thread;
 mod turn;
 mod wall;

@@ -7,6 +7,7 @@ use loom::thread::spawn;
 
 use crate::positions::Positions;
 use crate::primitives::{AtomicBool, AtomicU64, Ordering, leave_out_fences, model_of_three};
+use crate::serving::Serving;
 use crate::sleeper::Sleeper;
 
 /// The state that the committer shares with the other threads.
@@ -191,4 +192,38 @@ fn a_stop_ends_the_committer_whatever_it_does() {
         log.committer.wake_to_stop();
         committer.join().expect("it does not panic");
     });
+}
+
+/// A fill begins while a thread does something that ends fills.
+fn walk_the_end_of_a_fill(end: fn(&Serving) -> bool) {
+    model(move || {
+        let serving: &'static Serving = Box::leak(Box::default());
+        assert!(!serving.note_quiet(false), "nothing fills");
+        serving.begin_work();
+        let committer = spawn(|| {
+            if !serving.begin_fill() {
+                serving.end_fill();
+            }
+        });
+        end(serving);
+        committer.join().expect("it does not panic");
+        assert!(!serving.fills(), "nobody ends the fill");
+    });
+}
+
+#[test]
+fn no_fill_outlasts_the_work() {
+    walk_the_end_of_a_fill(Serving::end_work);
+}
+
+#[test]
+fn no_fill_outlasts_the_time_without_quiet_clients() {
+    walk_the_end_of_a_fill(|serving| serving.note_quiet(true));
+}
+
+#[test]
+#[should_panic(expected = "nobody ends the fill")]
+fn without_fences_a_fill_could_outlast_the_work() {
+    leave_out_fences();
+    walk_the_end_of_a_fill(Serving::end_work);
 }

@@ -4,15 +4,17 @@
 //! treats a `SeqCst` access like a weaker access. So the checked code uses fences for the order
 //! that it needs.
 //!
-//! This crate compiles three files of the product again, with loom's primitives. These files are
-//! `positions.rs` and `sleeper.rs` of the log, and `wakeup.rs` of the server. `committer.rs` and
-//! `io_thread.rs` simulate the threads that use these files.
+//! This crate compiles four files of the product again, with loom's primitives. These files are
+//! `positions.rs`, `serving.rs` and `sleeper.rs` of the log, and `wakeup.rs` of the server.
+//! `committer.rs` and `io_thread.rs` simulate the threads that use these files.
 
 #![cfg(test)]
 
 #[path = "../../log/src/write/positions.rs"]
 mod positions;
 mod primitives;
+#[path = "../../log/src/write/serving.rs"]
+mod serving;
 #[path = "../../log/src/write/sleeper.rs"]
 mod sleeper;
 #[path = "../../server/src/threads/wakeup.rs"]

@@ -22,7 +22,9 @@ use crate::settings::{
 use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
 use crate::write::commit::Commit;
+use crate::write::fill::Fill;
 use crate::write::positions::Positions;
+use crate::write::serving::Serving;
 use crate::write::sleeper::Sleeper;
 
 /// The maximum number of bytes that a request for one queue needs besides the body: name, meta,
@@ -47,6 +49,7 @@ pub struct Log {
     pub(crate) sync: Sync,
     /// See [`Settings::one_processor`].
     pub(crate) one_processor: bool,
+    serving: Serving,
     /// See [`Settings::update_segments`].
     update_segments: u64,
     pub(crate) open: Mutex<Open>,
@@ -96,6 +99,7 @@ impl Log {
         Log {
             sync: settings.sync,
             one_processor: settings.one_processor,
+            serving: Serving::default(),
             update_segments: settings.update_segments,
             open: Mutex::new(open),
             commit: Mutex::new(commit),
@@ -113,6 +117,63 @@ impl Log {
             on_progress: OnceLock::new(),
             syncs_us: SharedHistogram::default(),
             group_entries: SharedHistogram::default(),
+        }
+    }
+
+    /// Counts the caller as a thread that serves clients and has work.
+    pub fn begin_work(&self) {
+        if self.one_processor {
+            self.serving.begin_work();
+        }
+    }
+
+    /// Called after [`Log::begin_work`], when the thread has no more work. If a group fills until no thread
+    /// has work, this ends the fill.
+    pub fn end_work(&self) {
+        if self.one_processor && self.serving.end_work() {
+            self.cut_fill_short();
+        }
+    }
+
+    /// Whether a group fills until the threads that serve clients have no more work. Then a thread must make
+    /// sure that it has none before it calls [`Log::end_work`].
+    pub fn fills_until_idle(&self) -> bool {
+        self.serving.fills()
+    }
+
+    /// Notes whether quiet clients sent requests a short time ago. They send short single requests, and wait
+    /// for each reply. With one processor and without such clients, the log makes larger groups, and fills
+    /// segments with zeros in larger pieces. Before the first call, there are quiet clients.
+    pub fn note_quiet_clients(&self, has_quiet: bool) {
+        if self.one_processor && self.serving.note_quiet(has_quiet) {
+            self.cut_fill_short();
+        }
+    }
+
+    /// Whether large groups and large pieces are better than short waits for single requests.
+    pub(crate) fn prefers_large_groups(&self) -> bool {
+        self.one_processor && !self.serving.has_quiet()
+    }
+
+    pub(crate) fn begin_fill(&self, fill: Fill) {
+        self.open_batch().full_at = fill.entries;
+        if fill.until_idle && !self.serving.begin_fill() {
+            self.end_fill();
+        }
+    }
+
+    /// Ends the fill of a group. Returns the number of entries that wait.
+    pub(crate) fn end_fill(&self) -> u64 {
+        self.serving.end_fill();
+        let mut open = self.open_batch();
+        open.full_at = 0;
+        open.waiting()
+    }
+
+    fn cut_fill_short(&self) {
+        // Without entries, the next one wakes the committer.
+        if self.end_fill() > 0 {
+            self.committer.wake();
         }
     }
 

@@ -5,7 +5,7 @@
 //! - `commit`: one write and one sync for a group. `committer`: the threads that call it. `fill`: how
 //!   long a group fills before it is written.
 //! - `positions`: the positions up to which the log is written and durable. `sleeper`: lets a
-//!   thread sleep until it is woken.
+//!   thread sleep until it is woken. `serving`: whether the threads that serve clients have work.
 //! - `primitives`: imports from the standard library that a model checker replaces.
 
 pub(crate) mod batch;
@@ -15,4 +15,5 @@ pub(crate) mod fill;
 pub(crate) mod lazy;
 pub(crate) mod positions;
 mod primitives;
+pub(crate) mod serving;
 pub(crate) mod sleeper;

@@ -99,18 +99,22 @@ fn appends_become_durable_without_help() {
 
 #[test]
 fn with_one_processor_entries_become_durable() {
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings { one_processor: true, ..Settings::default() };
-    let running = run_with(Arc::new(PosixDisk::new(folder.path()).unwrap()), settings);
-    for id in 1..=300 {
-        let (_, position) = running.log.put(1, QUEUE, &meta(id), &[1; 20]);
-        running.log.wake();
-        // The next entries come when these are durable, as from clients that wait.
-        if id % 10 == 0 {
-            running.wait(|log| log.durable() >= position);
+    for has_quiet in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { one_processor: true, ..Settings::default() };
+        let running = run_with(Arc::new(PosixDisk::new(folder.path()).unwrap()), settings);
+        running.log.note_quiet_clients(has_quiet);
+        running.log.begin_work();
+        for id in 1..=6000 {
+            let (_, position) = running.log.put(1, QUEUE, &meta(id), &[1; 20]);
+            running.log.wake();
+            // The next entries come when these are durable, as from clients that wait.
+            if id % 200 == 0 {
+                running.wait(|log| log.durable() >= position);
+            }
         }
+        running.committer.stop();
     }
-    running.committer.stop();
 }
 
 #[test]
@@ -289,7 +293,7 @@ fn while_a_group_fills<T>(during: impl Fn(&Running, &mpsc::Receiver<()>, Positio
 /// True if the condition is true in most of a few tries. A busy machine can spoil a try, because a
 /// group fills only for a limited time.
 fn mostly(condition: impl Fn() -> bool) -> bool {
-    (0..5).filter(|_| condition()).count() > 2
+    (0..5).filter(|_| condition()).take(3).count() == 3
 }
 
 #[test]
@@ -304,6 +308,52 @@ fn a_client_that_comes_back_shares_the_next_group() {
         })
     };
     assert!(mostly(is_shared));
+}
+
+/// Whether the committer syncs soon after `end`, which is called while a group fills until no thread has
+/// work. This fill would take three syncs.
+fn syncs_soon_after(end: impl FnOnce(&Log)) -> bool {
+    let (disk, began) = SlowDisk::new();
+    let settings =
+        Settings { segment_bytes: 256 << 10, one_processor: true, ..Settings::default() };
+    let running = run_with(Arc::new(disk), settings);
+    running.log.note_quiet_clients(false);
+    running.log.begin_work();
+    let mut id = 0;
+    let mut group = || {
+        let mut last = Position(0);
+        for _ in 0..200 {
+            id += 1;
+            last = running.put(id);
+        }
+        running.wait(|log| log.durable() >= last);
+    };
+    // The log waits for clients that do not come back, until it has learned not to wait.
+    while !running.log.fills_until_idle() {
+        group();
+        // A fill begins soon after that.
+        let _ = running.progress.recv_timeout(SLOW_SYNC / 10);
+    }
+    running.put(id + 1);
+    while began.try_recv().is_ok() {}
+    end(&running.log);
+    let syncs_soon = began.recv_timeout(SLOW_SYNC).is_ok();
+    running.committer.stop();
+    syncs_soon
+}
+
+#[test]
+fn a_group_fills_until_no_thread_has_work_or_a_quiet_client_comes() {
+    // A busy machine can spoil a try, which takes a few seconds.
+    let once_of_a_few = |condition: &dyn Fn() -> bool| (0..5).any(|_| condition());
+    assert!(once_of_a_few(&|| syncs_soon_after(Log::end_work)));
+    assert!(once_of_a_few(&|| syncs_soon_after(|log| log.note_quiet_clients(true))));
+    let another_works = |log: &Log| {
+        log.begin_work();
+        log.note_quiet_clients(false);
+        log.end_work();
+    };
+    assert!(once_of_a_few(&|| !syncs_soon_after(another_works)));
 }
 
 #[test]

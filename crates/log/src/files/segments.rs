@@ -385,15 +385,20 @@ impl Segments {
     ///
     /// A step must be short if clients may be held back until it ends. So a step frees at most one
     /// segment that the reserve does not need. Only while `has_more_work` returns false, a step can
-    /// be slow. The caller must compute `wanted` again for each step.
+    /// be slow. While `large_pieces` returns true, no client minds large pieces of zeros. The caller must
+    /// compute `wanted` again for each step.
     pub(crate) fn prepare(
         &self,
         wanted: Wanted,
         head_left: &dyn Fn() -> u64,
         has_more_work: &dyn Fn() -> bool,
+        large_pieces: &dyn Fn() -> bool,
     ) -> Result<bool, Failure> {
         let pace = |left| match self.pace(left, head_left) {
-            Pace::Slow if has_more_work() => Pace::Gentle,
+            Pace::Slow if !has_more_work() => Pace::Slow,
+            Pace::Urgent => Pace::Urgent,
+            Pace::Slow | Pace::Gentle | Pace::Steady | Pace::Brisk if large_pieces() => Pace::Brisk,
+            Pace::Slow => Pace::Gentle,
             pace => pace,
         };
         let mut state = self.state();
@@ -732,15 +737,16 @@ mod tests {
             (long, rests - long)
         };
         // The rests, and the calls to the disk.
-        let prepared = |head_left, has_more_work: bool| {
+        let prepared = |head_left, has_more_work: bool, large_pieces: bool| {
             let disk = FaultDisk::new(1, 1 << 30);
             let log = open(&disk).unwrap();
             let wanted = Wanted { ahead_bytes: log.ahead_wanted(), durable: log.durable() };
             let before = disk.calls();
-            log.segments.prepare(wanted, &|| head_left, &|| has_more_work).unwrap();
+            let (has_more_work, large_pieces) = (|| has_more_work, || large_pieces);
+            log.segments.prepare(wanted, &|| head_left, &has_more_work, &large_pieces).unwrap();
             (rests(&disk, &log), disk.calls() - before)
         };
-        let with = |head_left, has_more_work| prepared(head_left, has_more_work).0;
+        let with = |head_left, has_more_work| prepared(head_left, has_more_work, false).0;
         // The head is empty, so the next segment is soon 2 MiB ahead.
         assert_eq!(with(THOUSAND, false), (479, 32));
         assert_eq!(with(THOUSAND, true), (0, 511));
@@ -750,11 +756,16 @@ mod tests {
         assert_eq!(with(THOUSAND / 2, false), (0, 177));
         assert_eq!(with(THOUSAND / 5, false), (0, 0));
         // Nothing of the head is free. So there is no time for syncs.
-        let calls = |head_left| prepared(head_left, false).1;
+        let calls = |head_left| prepared(head_left, false, false).1;
         assert!(
             calls(0) < 150 && calls(THOUSAND / 5) > 200,
             "128 pieces of 256 KiB, or smaller ones"
         );
+        // Without quiet clients, it works in larger pieces, but not while there is plenty of time.
+        assert_eq!(prepared(THOUSAND, false, true).0, (479, 8));
+        assert_eq!(prepared(THOUSAND, true, true).0, (0, 127));
+        assert_eq!(prepared(THOUSAND / 2, false, true).0, (0, 65));
+        assert_eq!(prepared(THOUSAND / 5, false, true).0, (0, 25));
 
         let disk = FaultDisk::new(1, 1 << 30);
         let log = open(&disk).unwrap();

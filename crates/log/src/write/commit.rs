@@ -284,7 +284,8 @@ impl Log {
         let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
         let has_more_work =
             || caller_waits || self.reserve_is_short() || self.segments.can_free(self.durable());
-        let prepared = self.segments.prepare(wanted, &|| self.head_left(), &has_more_work);
+        let (head_left, large_pieces) = (|| self.head_left(), || self.prefers_large_groups());
+        let prepared = self.segments.prepare(wanted, &head_left, &has_more_work, &large_pieces);
         prepared.map_err(|failure| self.fail(failure))
     }
 

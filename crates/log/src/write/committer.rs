@@ -116,8 +116,8 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
 }
 
 /// Lets the next group fill, if the rule says so. While the group fills, appends wake this thread
-/// only when the group is full, or when a reply needs only a write. Requests for a sync do not end
-/// the fill, because it is short.
+/// only when the group is full, or when a reply needs only a write. A fill can also end when the threads
+/// that serve clients have no more work. Requests for a sync do not end it, because it is short.
 fn let_group_fill(
     log: &Log,
     stop: &AtomicBool,
@@ -132,18 +132,19 @@ fn let_group_fill(
         }
         open.waiting()
     };
-    let Some(fill) = rule.next(Synced { released, waiting, time, work }) else { return };
-    log.open_batch().full_at = fill.entries;
+    let prefers_large = log.prefers_large_groups();
+    let synced = Synced { released, waiting, time, work, prefers_large };
+    let Some(fill) = rule.next(synced) else { return };
+    log.begin_fill(fill);
     let begin = Instant::now();
     let left = || fill.time.saturating_sub(begin.elapsed());
     while !log.must_write() && !left().is_zero() && !stop.load(Ordering::SeqCst) {
         log.committer.sleep(stop, || (!log.must_write()).then(left));
     }
-    let mut open = log.open_batch();
-    open.full_at = 0;
+    let waiting = log.end_fill();
     // If the fill was cut short, it says nothing about the clients.
-    if open.waiting() >= fill.entries || left().is_zero() {
-        rule.filled(open.waiting(), begin.elapsed());
+    if waiting >= fill.entries || left().is_zero() {
+        rule.filled(waiting, begin.elapsed());
     }
 }
 

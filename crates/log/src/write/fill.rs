@@ -16,6 +16,11 @@
 //! its sync, and switches between threads. Let this be `w` for the write and the sync. A group that waits
 //! for all clients saves the processor another group. So with one processor, a fill may take longer, by
 //! `2 * w`: it is worth it if `n * g < s + 2 * w`.
+//!
+//! If no client waits for short single puts, but all send many at once, groups can take half of the
+//! processor's time. So with one processor and without quiet clients, the rule adds: **if it does not wait
+//! for all clients, and groups are large, let the group fill until the threads that serve clients have no
+//! more work.** The processor does this work meanwhile. Otherwise, it would do it after the group.
 
 use std::time::Duration;
 
@@ -28,6 +33,11 @@ const WORK_WORTH: u32 = 2;
 const WHOLE: u64 = 16;
 /// The largest number of groups that are written at once before the rule tries again.
 const PAUSE_MAX: u32 = 64;
+/// Groups are large if two of them have this many entries.
+const LARGE: u64 = 100;
+/// A group fills for at most this many syncs until the threads that serve clients have no more work. With more,
+/// all clients of a pipeline would wait for the same group, and the processor for its sync.
+const IDLE_FILL_MAX: u32 = 3;
 
 /// How the next group fills.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -36,6 +46,8 @@ pub(crate) struct Fill {
     pub(crate) entries: u64,
     /// The group is written after this time, even if it is not full.
     pub(crate) time: Duration,
+    /// The group is also written when the threads that serve clients have no more work.
+    pub(crate) until_idle: bool,
 }
 
 /// What the committer knows when a group has become durable.
@@ -49,6 +61,8 @@ pub(crate) struct Synced {
     pub(crate) time: Duration,
     /// The processor time of the write and the sync. Zero if the process has several processors.
     pub(crate) work: Duration,
+    /// Whether large groups are better than short waits for single requests.
+    pub(crate) prefers_large: bool,
 }
 
 /// The rule, and what it has learned: see the comment of the module.
@@ -66,7 +80,7 @@ pub(crate) struct FillRule {
     pause: u32,
     /// The value of `pause` after the next try that fails.
     next_pause: u32,
-    /// The newest group and its fill.
+    /// The newest group and its fill, if the committer waits for all clients.
     last: Option<(Synced, Fill)>,
 }
 
@@ -100,14 +114,18 @@ impl FillRule {
         if synced.released == 0 || entries <= 1 {
             return None;
         }
-        if self.pause > 0 {
-            self.pause -= 1;
-            return None;
-        }
         // One long sync must not make many clients wait.
         let (sync, work) = (self.sync.min(synced.time), self.work.min(synced.work));
+        if self.pause > 0 {
+            self.pause -= 1;
+            let is_large = synced.released + synced.waiting >= LARGE;
+            // The bytes of the group limit its entries: see `Open::is_full`.
+            let (entries, time) = (u64::MAX, sync * IDLE_FILL_MAX);
+            let fill = Fill { entries, time, until_idle: true };
+            return (synced.prefers_large && is_large).then_some(fill);
+        }
         let time = sync * FILL_MAX.0 / FILL_MAX.1 + WORK_WORTH * work;
-        let fill = Fill { entries, time };
+        let fill = Fill { entries, time, until_idle: false };
         self.last = Some((synced, fill));
         Some(fill)
     }

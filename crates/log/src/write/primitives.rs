@@ -1,5 +1,5 @@
-//! The primitives with which `positions` and `sleeper` synchronize threads. `crates/interleavings`
-//! compiles these two files with the primitives of a model checker instead.
+//! The primitives with which `positions`, `serving` and `sleeper` synchronize threads.
+//! `crates/interleavings` compiles these files with the primitives of a model checker instead.
 
 pub(crate) use std::sync::Mutex;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};

@@ -29,6 +29,11 @@ impl ClientMix {
             < self.quiet_until.load(Ordering::Relaxed).min(self.busy_until.load(Ordering::Relaxed))
     }
 
+    /// Whether a quiet client sent a request a short time ago.
+    pub(crate) fn has_quiet(&self, now_ms: u64) -> bool {
+        now_ms < self.quiet_until.load(Ordering::Relaxed)
+    }
+
     /// Notes that a quiet client has sent a request.
     pub(crate) fn note_quiet(&self, now_ms: u64) {
         extend(&self.quiet_until, now_ms + EXPECTED_MS);
@@ -62,8 +67,10 @@ mod tests {
     #[test]
     fn clients_are_mixed_only_while_both_kinds_send_requests() {
         let mix = ClientMix::default();
-        assert!(!mix.is_beside_quiet(0));
+        assert!(!mix.is_beside_quiet(0) && !mix.has_quiet(0));
         mix.note_quiet(1_000);
+        assert!(mix.has_quiet(1_000 + EXPECTED_MS - 1));
+        assert!(!mix.has_quiet(1_000 + EXPECTED_MS));
         assert!(!mix.is_beside_quiet(1_000), "nobody has much work");
         mix.note_much_work(1_010);
         assert!(mix.is_beside_quiet(1_000 + EXPECTED_MS - 1));

@@ -209,6 +209,7 @@ impl IoThread {
     pub(crate) async fn run(mut self) -> Ended {
         let mut timer = pin!(tokio::time::sleep(LONG));
         let mut timer_for = None;
+        self.shared.broker.begin_work();
         loop {
             let alarm = self.inbox.alarm();
             let wanted = [alarm, self.housekeeping_at, self.busy_rest_end()];
@@ -221,7 +222,11 @@ impl IoThread {
             }
             // If a socket is ready, the thread does not sleep.
             self.let_committer_work();
-            self.inbox.sleep(timer.as_mut(), alarm, &mut self.sockets).await;
+            if !self.has_work_for_group(alarm).await {
+                self.shared.broker.end_work();
+                self.inbox.sleep(timer.as_mut(), alarm, &mut self.sockets).await;
+                self.shared.broker.begin_work();
+            }
             loop {
                 self.round();
                 if self.log_failed {
@@ -238,6 +243,16 @@ impl IoThread {
                 self.check_sockets().await;
             }
         }
+    }
+
+    /// Whether a group of the log fills while this thread has work, and the thread has some. `alarm_seen`:
+    /// see [`Inbox::sleep`].
+    async fn has_work_for_group(&mut self, alarm_seen: Option<Millis>) -> bool {
+        if !self.shared.broker.fills_until_idle() {
+            return false;
+        }
+        self.check_sockets().await;
+        self.sockets.may_have_events() || self.inbox.has_messages(alarm_seen)
     }
 
     /// Lets the runtime check the sockets and run its other tasks.
@@ -315,7 +330,12 @@ impl IoThread {
         }
         self.send_bulky();
         self.enforce_limits();
-        self.rests.sleep(self.is_beside_quiet());
+        let rest = self.rests.due(self.is_beside_quiet());
+        if !rest.is_zero() {
+            self.shared.broker.end_work();
+            std::thread::sleep(rest);
+            self.shared.broker.begin_work();
+        }
         // Take events that other threads have put into the inbox meanwhile. The next round handles
         // them. Before that round, the runtime checks the sockets.
         self.inbox.take_events(&mut self.events);

@@ -70,12 +70,13 @@ impl Rests {
         self.other_until = self.other_until.filter(|until| *until > now);
     }
 
-    /// Sleeps as long as the thread must now. `beside_quiet`: whether busy clients and quiet ones send
+    /// How long the thread must sleep now. `beside_quiet`: whether busy clients and quiet ones send
     /// requests.
-    pub(crate) fn sleep(&self, beside_quiet: bool) {
-        if self.busy_until.is_some() || self.other_until.is_some() {
-            std::thread::sleep(self.time_to_sleep(beside_quiet, Instant::now()));
+    pub(crate) fn due(&self, beside_quiet: bool) -> Duration {
+        if self.busy_until.is_none() && self.other_until.is_none() {
+            return Duration::ZERO;
         }
+        self.time_to_sleep(beside_quiet, Instant::now())
     }
 
     fn time_to_sleep(&self, beside_quiet: bool, now: Instant) -> Duration {

@@ -57,6 +57,7 @@ impl IoThread {
         if is_alarm_due {
             self.inbox.clear_alarm();
         }
+        broker.note_quiet_clients(self.shared.client_mix.has_quiet(self.now_ms));
         let now = self.shared.clock.now();
         let mut turn = broker.turn(now);
         let beside_quiet = self.is_beside_quiet();
