@@ -127,7 +127,7 @@ impl Log {
         }
     }
 
-    /// Called after [`Log::begin_work`], when the thread has no more work. If a group fills until no thread
+    /// Called after [`Log::begin_work`], when the thread has no more work, or rests. If a group fills until no thread
     /// has work, this ends the fill.
     pub fn end_work(&self) {
         if self.one_processor && self.serving.end_work() {
@@ -135,8 +135,8 @@ impl Log {
         }
     }
 
-    /// Whether a group fills until the threads that serve clients have no more work. Then a thread must make
-    /// sure that it has none before it calls [`Log::end_work`].
+    /// Whether a group fills until the threads that serve clients have no more work. Then a thread
+    /// should look for more work before it calls [`Log::end_work`].
     pub fn fills_until_idle(&self) -> bool {
         self.serving.fills()
     }

@@ -53,13 +53,23 @@ pub(crate) struct Plan {
     pub(crate) disk: Option<Arc<dyn Disk>>,
     pub(crate) is_unix: bool,
     pub(crate) tls: Option<Tls>,
+    /// See [`Settings::one_processor`].
+    pub(crate) one_processor: bool,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
         let limits = Config::default().limits;
         let protocol = Protocol::Beanstalk;
-        Plan { protocol, limits, threads: 1, disk: None, is_unix: false, tls: None }
+        Plan {
+            protocol,
+            limits,
+            threads: 1,
+            disk: None,
+            is_unix: false,
+            tls: None,
+            one_processor: false,
+        }
     }
 }
 
@@ -70,7 +80,8 @@ impl Plan {
         let broker = match self.disk {
             None => Broker::memory(broker::EngineSetup::default(), clock.now()),
             Some(disk) => {
-                let settings = Settings { segment_bytes: 1 << 20, ..Settings::default() };
+                let (segment_bytes, one_processor) = (1 << 20, self.one_processor);
+                let settings = Settings { segment_bytes, one_processor, ..Settings::default() };
                 let clock = Some(Arc::new(move || clock.now()) as broker::Clock);
                 let options = Options { clock, ..Options::without_threads(disk, settings) };
                 Broker::open(options, Millis(0)).unwrap().0
@@ -623,4 +634,40 @@ fn a_failed_log_ends_the_threads_without_a_false_reply() {
         assert_eq!(thread.join().unwrap(), Ended::LogFailed);
     }
     assert!(serving.broker.failure().is_some());
+}
+
+/// With one processor and without quiet clients, a group fills for up to three syncs while a thread has work.
+#[test]
+fn with_one_processor_a_group_fills_only_while_a_thread_has_work_and_no_client_is_quiet() {
+    const SYNC: Duration = Duration::from_millis(100);
+    const PUTS: usize = 150;
+    let disk = FaultDisk::new(1, 64 << 20);
+    let plan = Plan { disk: Some(Arc::new(disk.clone())), one_processor: true, ..Plan::default() };
+    let serving = plan.serve();
+    disk.set_sync_time(SYNC);
+    let mut busy = serving.client();
+    // It is busy from its first request on, because this is long. It pauses before each burst, so the log
+    // learns not to wait for it.
+    let mut waits_for_fill = || {
+        busy.expect_silence();
+        let begin = Instant::now();
+        busy.send(put(b"x").repeat(PUTS));
+        let (mut replies, mut part) = (0, [0; 4096]);
+        while replies < PUTS {
+            let count = busy.stream.read(&mut part).unwrap();
+            replies += part[..count].split(|byte| *byte == b'\n').count() - 1;
+        }
+        // The log can need two groups for a burst, because turns are short beside a quiet client. During a fill,
+        // it needs about three syncs.
+        begin.elapsed() > SYNC * 5 / 2
+    };
+    // A busy machine can spoil some of the bursts.
+    let mut mostly_waits = || (0..8).filter(|_| waits_for_fill()).take(3).count() == 3;
+    assert!(!mostly_waits(), "no thread has work");
+    serving.broker.begin_work();
+    assert!(mostly_waits(), "another thread has work");
+    let mut quiet = serving.client();
+    quiet.send("list-tube-used\r\n");
+    quiet.expect("USING default\r\n");
+    assert!(!mostly_waits(), "a client is quiet");
 }

@@ -67,6 +67,8 @@ struct State {
     reads: u64,
     rests: u64,
     rested: Duration,
+    /// How long a sync takes.
+    sync_time: Duration,
     planned: Option<(u64, Planned)>,
     planned_reads: Range<u64>,
     /// The sectors that cannot be read, as pairs of an inode and a sector.
@@ -106,6 +108,7 @@ impl FaultDisk {
             reads: 0,
             rests: 0,
             rested: Duration::ZERO,
+            sync_time: Duration::ZERO,
             planned: None,
             planned_reads: 0..0,
             bad_sectors: BTreeSet::new(),
@@ -116,6 +119,11 @@ impl FaultDisk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets each sync take this time. Other calls go on meanwhile.
+    pub fn set_sync_time(&self, time: Duration) {
+        self.state().sync_time = time;
     }
 
     /// An independent disk with the same files and planned faults.
@@ -516,6 +524,10 @@ impl FaultFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        let time = self.disk.state().sync_time;
+        if !time.is_zero() {
+            std::thread::sleep(time);
+        }
         let mut state = self.state()?;
         let planned = state.call()?;
         let dirty = std::mem::take(&mut state.inodes[self.inode].dirty);

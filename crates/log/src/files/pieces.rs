@@ -15,7 +15,7 @@ use crate::disk::{Disk, DiskFile};
 /// each piece, `fill` writes about 75 MB/s. A commit during the fill takes 0.8 ms at the 99th
 /// percentile. Measured with ext4, on a disk that syncs 4 KiB in 0.27 ms.
 const SMALL_BYTES: u64 = 64 << 10;
-/// The size of a piece of zeros while somebody waits for the segment, or without quiet clients. The kernel
+/// The size of a piece of zeros while somebody waits for the segment, or at the pace `Brisk`. The kernel
 /// may not let another thread have the processor before a write of a piece has ended: a write of
 /// 1 MiB takes 0.7 ms.
 const LARGE_BYTES: u64 = 256 << 10;
@@ -39,7 +39,7 @@ pub(super) enum Pace {
     Gentle,
     /// There is no time to rest: with rests, clients would have to wait for the next segment.
     Steady,
-    /// There is little time, and one processor for everything, but no quiet client. A sync takes up to
+    /// There is not plenty of time, and one processor for everything, but no quiet client. A sync takes up to
     /// 180 us of the processor's time, so large pieces matter more than the rest after each: with small ones,
     /// the fill can take a fifth of the processor from pipelines of puts. With syncs of 0.1 ms and more, this
     /// pace is also faster than `Steady`.

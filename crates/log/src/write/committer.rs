@@ -117,7 +117,7 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
 
 /// Lets the next group fill, if the rule says so. While the group fills, appends wake this thread
 /// only when the group is full, or when a reply needs only a write. A fill can also end when the threads
-/// that serve clients have no more work. Requests for a sync do not end it, because it is short.
+/// that serve clients have no more work. Requests for a sync do not end it: it takes a few syncs at most.
 fn let_group_fill(
     log: &Log,
     stop: &AtomicBool,

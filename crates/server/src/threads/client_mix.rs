@@ -10,7 +10,8 @@ pub(crate) const EXPECTED_MS: u64 = if cfg!(test) { 60_000 } else { 100 };
 /// The kinds of clients that sent requests a short time ago. All I/O threads share one, because
 /// they share the broker's lock: a quiet client of one thread waits for the turns of the others.
 /// The requests of sites (the API, the console, Gearman over HTTP) are not noted. They work in
-/// slices of their own turns, so another turn can begin after each slice.
+/// slices of their own turns, so another turn can begin after each slice. With one processor and without quiet
+/// clients, a put over HTTP can wait for the fill of a group.
 #[derive(Debug, Default)]
 pub(crate) struct ClientMix {
     /// Until this time, in milliseconds of the clock, quiet clients probably send requests.

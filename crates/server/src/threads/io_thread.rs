@@ -230,9 +230,11 @@ impl IoThread {
             loop {
                 self.round();
                 if self.log_failed {
+                    self.shared.broker.end_work();
                     return Ended::LogFailed;
                 }
                 if self.inbox.is_stopping() {
+                    self.shared.broker.end_work();
                     self.stop(timer.as_mut()).await;
                     return Ended::Stopped;
                 }
@@ -245,8 +247,8 @@ impl IoThread {
         }
     }
 
-    /// Whether a group of the log fills while this thread has work, and the thread has some. `alarm_seen`:
-    /// see [`Inbox::sleep`].
+    /// Whether a group of the log fills until the I/O threads have no more work, and this thread has more.
+    /// `alarm_seen`: see [`Inbox::sleep`].
     async fn has_work_for_group(&mut self, alarm_seen: Option<Millis>) -> bool {
         if !self.shared.broker.fills_until_idle() {
             return false;

@@ -57,7 +57,6 @@ impl IoThread {
         if is_alarm_due {
             self.inbox.clear_alarm();
         }
-        broker.note_quiet_clients(self.shared.client_mix.has_quiet(self.now_ms));
         let now = self.shared.clock.now();
         let mut turn = broker.turn(now);
         let beside_quiet = self.is_beside_quiet();
@@ -91,6 +90,8 @@ impl IoThread {
         self.deliver_own_events(&mut turn, time);
         let rests = turn.rests();
         drop(turn);
+        // If a quiet client has come, this ends the fill of a group. Its entries are in the group already.
+        broker.note_quiet_clients(self.shared.client_mix.has_quiet(self.now_ms));
         // The beginning of the turn has done a slice of the work that was due then. More was due.
         if is_alarm_due && self.inbox.alarm().is_some_and(|at| at <= now) {
             self.shared.client_mix.note_much_work(self.now_ms);
