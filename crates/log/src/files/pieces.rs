@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile};
 
-/// The usual size of a piece of zeros. With a sync and [`REST`] after
-/// each piece, `fill` writes about 75 MB/s. A commit during the fill takes 0.8 ms at the 99th
-/// percentile. Measured with ext4, on a disk that syncs 4 KiB in 0.27 ms.
+/// The usual size of a piece of zeros. With a sync and [`REST`] after each piece, `fill` writes about
+/// 75 MB/s. A commit during the fill takes 0.8 ms at the 99th percentile. Measured with ext4, on a disk
+/// that syncs 4 KiB in 0.27 ms.
 const SMALL_BYTES: u64 = 64 << 10;
 /// The size of a piece of zeros while somebody waits for the segment, or at the pace `Brisk`. The kernel
 /// may not let another thread have the processor before a write of a piece has ended: a write of
@@ -39,8 +39,8 @@ pub(super) enum Pace {
     Gentle,
     /// There is no time to rest: with rests, clients would have to wait for the next segment.
     Steady,
-    /// There is not plenty of time, and one processor for everything, but no quiet client. A sync takes up to
-    /// 180 us of the processor's time, so large pieces matter more than the rest after each: with small ones,
+    /// There is some time, but not plenty. One processor does everything, and no client is quiet. A sync takes
+    /// up to 180 us of the processor's time, so large pieces matter more than the rest after each: with small ones,
     /// the fill can take a fifth of the processor from pipelines of puts. With syncs of 0.1 ms and more, this
     /// pace is also faster than `Steady`.
     Brisk,

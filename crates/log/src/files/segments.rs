@@ -394,12 +394,13 @@ impl Segments {
         has_more_work: &dyn Fn() -> bool,
         large_pieces: &dyn Fn() -> bool,
     ) -> Result<bool, Failure> {
-        let pace = |left| match self.pace(left, head_left) {
-            Pace::Slow if !has_more_work() => Pace::Slow,
-            Pace::Urgent => Pace::Urgent,
-            Pace::Slow | Pace::Gentle | Pace::Steady | Pace::Brisk if large_pieces() => Pace::Brisk,
-            Pace::Slow => Pace::Gentle,
-            pace => pace,
+        let pace = |left| {
+            let pace = match self.pace(left, head_left) {
+                Pace::Slow if has_more_work() => Pace::Gentle,
+                pace => pace,
+            };
+            let can_be_brisk = matches!(pace, Pace::Gentle | Pace::Steady);
+            if can_be_brisk && large_pieces() { Pace::Brisk } else { pace }
         };
         let mut state = self.state();
         // This loop can free several segments: it takes almost no time to move a segment into the
