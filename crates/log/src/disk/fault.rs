@@ -570,7 +570,8 @@ impl FaultFile {
     fn sync_alone(&self) -> io::Result<()> {
         let mut state = self.state()?;
         let planned = state.call()?;
-        let writes = state.inodes[self.inode].writes;
+        let Inode { writes, live, .. } = &state.inodes[self.inode];
+        let (writes, len) = (*writes, live.len());
         // The kernel writes what it has now. If nothing can happen meanwhile, this needs no copy.
         let mut live = Vec::new();
         let (time, during) = (state.sync_time, state.during_sync.clone());
@@ -606,7 +607,8 @@ impl FaultFile {
         match planned {
             None => {
                 let inode = &mut state.inodes[self.inode];
-                let len = inode.live.len();
+                // The file can have become longer or shorter meanwhile.
+                let len = len.max(inode.durable.len()).min(inode.live.len());
                 inode.durable.resize(len, 0);
                 Ok(())
             }

@@ -26,7 +26,7 @@ use crate::write::syncs::{Released, Ticket};
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
-    /// The second committer's own handle of the head's file, if it has needed one.
+    /// The second committer's own handle of the head's file, if it is open.
     pub(crate) second_handle: Option<Arc<dyn DiskFile>>,
     /// Groups that wait because their segment could not be allocated. Until a retry succeeds, the
     /// committer writes none of these groups, and takes no newer entries.
@@ -212,8 +212,12 @@ impl Log {
         if !was_held {
             // Sync the current segment before the next one is used, because recovery accepts a torn
             // write only in the last segment.
+            let is_awaited = self.positions.note_written(commit.previous_end.0);
+            if self.sync != Sync::Always || is_awaited {
+                // Replies that need only a write do not wait for these syncs.
+                self.progress();
+            }
             self.settle()?;
-            self.positions.note_written(commit.previous_end.0);
             let file = Arc::clone(&commit.head.file);
             self.end_sync(self.begin_sync(commit, file, 0, now_ms))?;
         }
@@ -228,7 +232,9 @@ impl Log {
             return Ok(false);
         };
         commit.head = head;
-        commit.second_handle = None;
+        if commit.second_handle.take().is_some() {
+            self.second_handle(commit);
+        }
         commit.retry_ms = 0;
         self.segments.allocate_ahead(self.ahead_wanted());
         self.wake_helper_if_short();

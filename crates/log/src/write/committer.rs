@@ -50,6 +50,8 @@ impl Committer {
         let same_clock = Arc::clone(&clock);
         committer.add("log-commit", move |log, stop| commit_loop(log, stop, &clock))?;
         if committer.log.sync == settings::Sync::Always {
+            // Now, so that the number of open files stays the same.
+            committer.log.second_handle(&mut committer.log.lock_commit());
             committer.add("log-commit-2", move |log, stop| second_loop(log, stop, &same_clock))?;
         }
         committer.add("log-prepare", prepare_loop)?;

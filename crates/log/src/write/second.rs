@@ -72,7 +72,7 @@ impl Log {
 
     /// The second committer's own handle of the head segment. The kernel reports a failed write once for each
     /// handle, so each committer learns of it. `None`: it could not be opened, so there is no second sync.
-    fn second_handle(&self, commit: &mut Commit) -> Option<Arc<dyn DiskFile>> {
+    pub(crate) fn second_handle(&self, commit: &mut Commit) -> Option<Arc<dyn DiskFile>> {
         if commit.second_handle.is_none() {
             commit.second_handle = self.segments.open(commit.head.number).ok();
         }
