@@ -6,7 +6,7 @@ Each line on standard output is one event:
 
   put NUMBER ID SENT ANSWERED    the put was acknowledged; the id is 0 if the protocol has none
   unsure NUMBER                  it may have been put: the connection broke, or there was no answer
-  got NUMBER ASKED ANSWERED      a worker has got the job
+  got NUMBER ID ASKED ANSWERED   a worker has got the job
   finished NUMBER ANSWERED       its end was acknowledged
   maybe NUMBER                   its end may have happened
   refused NUMBER                 the job was not this worker's any more
@@ -71,7 +71,7 @@ class Beanstalk:
             job = self.client.reserve(timeout=1)
         except self.library.TimedOutError:
             return None
-        return int(job.body), job
+        return int(job.body), job.id, job
 
     def finish(self, job):
         try:
@@ -104,7 +104,7 @@ class Kestrel:
         answer = self.client.raw_command(f"get {QUEUE}/open/t=1000".encode(), b"END\r\n")
         if not answer:
             return None
-        return int(answer.split(b"\r\n")[1]), None
+        return int(answer.split(b"\r\n")[1]), 0, None
 
     def finish(self, _):
         return self.client.raw_command(f"get {QUEUE}/close".encode(), b"END\r\n") == b""
@@ -119,7 +119,17 @@ def gearman():
 
     logging.disable(logging.CRITICAL)
 
+    def job_id(handle):
+        return int(handle.rsplit(b":", 1)[1])
+
     class Client(gear.Client):
+        def getConnection(self):
+            # After a failure, submitJob() would send the same job again if it is connected again.
+            if self.has_sent:
+                raise gear.GearmanError("a job is sent once")
+            self.has_sent = True
+            return super().getConnection()
+
         def _lostConnection(self, conn):
             # Otherwise a submit would wait for its time limit.
             tasks = list(conn.pending_tasks)
@@ -132,20 +142,36 @@ def gearman():
         # as its end.
         def __init__(self, name):
             super().__init__(name)
-            self.known, self.answered = None, threading.Event()
+            self.asked, self.known, self.answered = None, None, threading.Event()
 
         def _onConnect(self, conn):
             # Otherwise each end of a job waits 40 milliseconds for the kernel.
             conn.conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             super()._onConnect(conn)
 
+        def getJob(self):
+            try:
+                return super().getJob()
+            except Exception:
+                # The library has counted a request that it could not send. With each of the next
+                # requests, it would get one more job, and keep it although the connection breaks.
+                with self.job_lock:
+                    self.waiting_for_jobs -= 1
+                raise
+
         def _lostConnection(self, conn):
             super()._lostConnection(conn)
             self.answered.set()
 
+        def _handleJobAssignment(self, packet, *arguments):
+            # The connection of the job. A later one of the same object has another time.
+            self.connected = packet.connection.connect_time
+            super()._handleJobAssignment(packet, *arguments)
+
         def handleStatusRes(self, packet):
-            self.known = packet.getArgument(1) == b"1"
-            self.answered.set()
+            if packet.getArgument(0) == self.asked:
+                self.known = packet.getArgument(1) == b"1"
+                self.answered.set()
 
     class Gearman:
         def __init__(self, port):
@@ -157,8 +183,9 @@ def gearman():
                 self.client.addServer("127.0.0.1", self.port)
             self.client.waitForServer()
             job = gear.Job(QUEUE.encode(), str(number).encode())
+            self.client.has_sent = False
             self.client.submitJob(job, background=True, timeout=LIMIT_S)
-            return int(job.handle.rsplit(b":", 1)[1])
+            return job_id(job.handle)
 
         def take(self):
             if self.worker is None:
@@ -166,11 +193,11 @@ def gearman():
                 self.worker.addServer("127.0.0.1", self.port)
                 self.worker.registerFunction(QUEUE)
             job = self.worker.getJob()
-            return int(job.arguments), (job, job.connection.connect_time)
+            return int(job.arguments), job_id(job.handle), (job, self.worker.connected)
 
         def finish(self, taken):
             job, connected = taken
-            self.worker.known = None
+            self.worker.asked, self.worker.known = job.handle, None
             self.worker.answered.clear()
             job.sendWorkComplete()
             packet = gear.Packet(gear.constants.REQ, gear.constants.GET_STATUS, job.handle)
@@ -246,8 +273,8 @@ def work(at):
             continue
         if taken is None:
             continue
-        number, job = taken
-        say("got", number, asked, now())
+        number, job_id, job = taken
+        say("got", number, job_id, asked, now())
         try:
             done = connection.finish(job)
         except Exception:

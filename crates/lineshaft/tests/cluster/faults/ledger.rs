@@ -36,12 +36,16 @@ struct Book {
     unsure: BTreeSet<u64>,
     /// When a worker asked before it got the job last.
     got: BTreeMap<u64, Nanos>,
+    /// The ids of jobs of which a client knows the id.
+    ids: BTreeMap<u64, u64>,
     /// When the end was acknowledged.
     finished: BTreeMap<u64, Nanos>,
     /// They may have been finished.
     maybe: BTreeSet<u64>,
     refused: usize,
     problems: Vec<String>,
+    /// All events of each number.
+    events: BTreeMap<u64, Vec<String>>,
     /// When this test read each acknowledgement.
     acknowledged: Vec<Instant>,
     heard: Option<Instant>,
@@ -53,20 +57,23 @@ impl Book {
         let (what, numbers) = line.split_once(' ').expect("an event");
         let numbers: Vec<u64> = numbers.split(' ').map(|word| word.parse().unwrap()).collect();
         let number = numbers[0];
+        self.events.entry(number).or_default().push(line.to_owned());
         match what {
             "put" => {
+                self.note_id(number, numbers[1]);
                 let put = Put { id: numbers[1], sent: numbers[2], answered: numbers[3] };
                 self.puts.insert(number, put);
                 self.acknowledged.push(now);
             }
             "unsure" => drop(self.unsure.insert(number)),
             "got" => {
+                self.note_id(number, numbers[1]);
                 let asked = self.got.entry(number).or_default();
-                *asked = numbers[1].max(*asked);
+                *asked = numbers[2].max(*asked);
             }
             "finished" => {
                 if self.finished.insert(number, numbers[1]).is_some() {
-                    self.problems.push(format!("job {number} was finished twice"));
+                    self.problem(number, "was finished twice");
                 }
                 self.acknowledged.push(now);
             }
@@ -75,6 +82,17 @@ impl Book {
             other => panic!("unknown event {other}"),
         }
         self.heard = Some(now);
+    }
+
+    /// `id`: 0 if the client does not know it.
+    fn note_id(&mut self, number: u64, id: u64) {
+        if id > 0 && *self.ids.entry(number).or_insert(id) != id {
+            self.problem(number, "has two ids");
+        }
+    }
+
+    fn problem(&mut self, number: u64, what: &str) {
+        self.problems.push(format!("job {number} {what}: {:?}", self.events[&number]));
     }
 
     /// Jobs that were acknowledged, and neither finished nor perhaps finished.
@@ -96,7 +114,8 @@ impl Book {
         let mut problems = self.problems.clone();
         for (number, asked) in &self.got {
             if self.finished.get(number).is_some_and(|finished| finished < asked) {
-                problems.push(format!("job {number} came back after its end"));
+                let events = &self.events[number];
+                problems.push(format!("job {number} came back after its end: {events:?}"));
             }
         }
         problems.extend(self.disorder());
@@ -269,16 +288,23 @@ mod tests {
     #[test]
     fn a_lost_job_is_missing() {
         assert_eq!(book(&["put 1 7 10 20", "put 2 8 30 40", "finished 2 50"]).missing(), [1]);
-        assert!(book(&["put 1 7 10 20", "got 1 30 40", "maybe 1"]).missing().is_empty());
+        assert!(book(&["put 1 7 10 20", "got 1 7 30 40", "maybe 1"]).missing().is_empty());
     }
 
     #[test]
     fn a_finished_job_must_not_come_back() {
-        let once = ["put 1 7 10 20", "got 1 30 40", "finished 1 50"];
+        let once = ["put 1 7 10 20", "got 1 7 30 40", "finished 1 50"];
         assert!(book(&once).wrong().is_empty());
-        assert_eq!(book(&[&once[..], &["got 1 60 70"]].concat()).wrong().len(), 1);
+        assert_eq!(book(&[&once[..], &["got 1 7 60 70"]].concat()).wrong().len(), 1);
         assert_eq!(book(&[&once[..], &["finished 1 80"]].concat()).wrong().len(), 1);
-        assert_eq!(book(&["got 1 60 70"]).invented(), [1]);
+        assert_eq!(book(&["got 1 7 60 70"]).invented(), [1]);
+    }
+
+    #[test]
+    fn a_job_that_was_put_twice_is_noticed() {
+        assert!(book(&["put 1 7 10 20", "got 1 7 30 40", "got 1 7 50 60"]).wrong().is_empty());
+        assert!(book(&["put 1 0 10 20", "got 1 0 30 40"]).wrong().is_empty());
+        assert_eq!(book(&["put 1 7 10 20", "got 1 8 30 40"]).wrong().len(), 1);
     }
 
     #[test]
