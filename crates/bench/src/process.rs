@@ -37,7 +37,7 @@ fn wait_time(schedstat: &Path) -> Duration {
 }
 
 /// The threads on which a request to a server depends: the caller's thread, and the server's main
-/// thread and committer.
+/// thread and committers.
 #[derive(Debug)]
 pub(crate) struct RequestThreads(Vec<PathBuf>);
 
@@ -51,7 +51,7 @@ impl RequestThreads {
             let task = task?.path();
             // A thread can end after it was listed.
             let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
-            if task == main || name.trim_end() == "log-commit" {
+            if task == main || name.trim_end().starts_with("log-commit") {
                 files.push(task.join("schedstat"));
             }
         }

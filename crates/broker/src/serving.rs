@@ -1,5 +1,5 @@
 //! What the threads that serve clients tell the log. With one processor, it makes larger groups where nobody
-//! waits for them.
+//! waits for them. The log makes a second sync where a quiet client would wait for two.
 
 use crate::Broker;
 
@@ -27,6 +27,13 @@ impl Broker {
     pub fn note_quiet_clients(&self, has_quiet: bool) {
         if let Some(log) = &self.shared.log {
             log.note_quiet_clients(has_quiet);
+        }
+    }
+
+    /// See [`log::Log::hurry`].
+    pub fn hurry(&self) {
+        if let Some(log) = &self.shared.log {
+            log.hurry();
         }
     }
 }

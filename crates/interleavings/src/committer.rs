@@ -122,8 +122,8 @@ fn walk_a_wish_for_durability() {
             move || {
                 log.committer.register();
                 log.positions.note_written(1);
-                while !log.positions.wants_durable() {
-                    log.sleep(|| log.positions.wants_durable());
+                while !log.positions.wants_durable(0) {
+                    log.sleep(|| log.positions.wants_durable(0));
                 }
                 log.positions.note_durable(1);
             }

@@ -4,9 +4,9 @@
 //! treats a `SeqCst` access like a weaker access. So the checked code uses fences for the order
 //! that it needs.
 //!
-//! This crate compiles four files of the product again, with loom's primitives. These files are
-//! `positions.rs`, `serving.rs` and `sleeper.rs` of the log, and `wakeup.rs` of the server.
-//! `committer.rs` and `io_thread.rs` simulate the threads that use these files.
+//! This crate compiles five files of the product again, with loom's primitives. These files are
+//! `positions.rs`, `serving.rs`, `sleeper.rs` and `syncs.rs` of the log, and `wakeup.rs` of the server.
+//! `committer.rs`, `two_committers.rs` and `io_thread.rs` simulate the threads that use these files.
 
 #![cfg(test)]
 
@@ -17,8 +17,11 @@ mod primitives;
 mod serving;
 #[path = "../../log/src/write/sleeper.rs"]
 mod sleeper;
+#[path = "../../log/src/write/syncs.rs"]
+mod syncs;
 #[path = "../../server/src/threads/wakeup.rs"]
 mod wakeup;
 
 mod committer;
 mod io_thread;
+mod two_committers;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 pub(crate) use std::sync::OnceLock;
 
-pub(crate) use loom::sync::Mutex;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use loom::thread::{Thread, current, park};
 
 thread_local! {

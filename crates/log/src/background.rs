@@ -1,4 +1,4 @@
-//! Which threads the kernel should let run first: the committer before the threads that serve
+//! Which threads the kernel should let run first: the committers before the threads that serve
 //! clients, and those before background threads.
 //!
 //! Without this, a thread that becomes ready can wait for the next tick of the kernel (4 ms at

@@ -11,8 +11,8 @@
 //!   [`Log::finish`], [`Log::fact`]. The owner must call **[`Log::wake`] once after each batch of
 //!   appends**. An append does not wake the committer. Otherwise the committer could write the
 //!   first entry of a batch alone, and the other entries would wait for two syncs.
-//! - The threads of a [`Committer`]: [`Log::commit_step`] and [`Log::prepare_step`]. A simulator
-//!   calls these functions itself.
+//! - The threads of a [`Committer`]: [`Log::commit_step`], [`Log::commit_beside`] after a
+//!   [`Log::hurry`], and [`Log::prepare_step`]. A simulator calls the first and the last itself.
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
 //!   [`Log::reclaim_copy`] under this lock.
 //! - Index files: [`Log::index_step`] without the owner's lock, when there is nothing more urgent.

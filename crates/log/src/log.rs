@@ -26,6 +26,7 @@ use crate::write::fill::Fill;
 use crate::write::positions::Positions;
 use crate::write::serving::Serving;
 use crate::write::sleeper::Sleeper;
+use crate::write::syncs::Syncs;
 
 /// The maximum number of bytes that a request for one queue needs besides the body: name, meta,
 /// options and a group header.
@@ -44,7 +45,7 @@ const FINISH_RESERVE_BYTES: u64 = 16;
 /// A function that the log calls when `written`, `durable` or `failure` has changed.
 pub type OnProgress = Arc<dyn Fn() + Send + std::marker::Sync>;
 
-/// One log, shared by its owner and the committer.
+/// One log, shared by its owner and the committers.
 pub struct Log {
     pub(crate) sync: Sync,
     /// See [`Settings::one_processor`].
@@ -54,6 +55,8 @@ pub struct Log {
     update_segments: u64,
     pub(crate) open: Mutex<Open>,
     pub(crate) commit: Mutex<Commit>,
+    /// Held by the first committer during a step.
+    pub(crate) first_committer: Mutex<()>,
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
     /// Set if the log has index files.
@@ -67,7 +70,9 @@ pub struct Log {
     /// Limits of ids that are not durable yet, each with the end of its entry.
     id_pending: Mutex<Vec<(Position, u64)>>,
     pub(crate) failed: Mutex<Option<Failure>>,
+    pub(crate) syncs: Syncs,
     pub(crate) committer: Sleeper,
+    pub(crate) second_committer: Sleeper,
     pub(crate) helper: Sleeper,
     pub(crate) on_progress: OnceLock<OnProgress>,
     /// Times of the syncs on which replies wait, in microseconds.
@@ -103,6 +108,7 @@ impl Log {
             update_segments: settings.update_segments,
             open: Mutex::new(open),
             commit: Mutex::new(commit),
+            first_committer: Mutex::new(()),
             segments,
             cursor: Mutex::new(Cursor::default()),
             classify: settings.classify.map_or_else(OnceLock::new, OnceLock::from),
@@ -112,7 +118,9 @@ impl Log {
             id_limit: AtomicU64::new(next_id),
             id_pending: Mutex::new(Vec::new()),
             failed: Mutex::new(None),
+            syncs: Syncs::default(),
             committer: Sleeper::default(),
+            second_committer: Sleeper::default(),
             helper: Sleeper::default(),
             on_progress: OnceLock::new(),
             syncs_us: SharedHistogram::default(),
@@ -604,6 +612,7 @@ impl Log {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert(failure).clone()
         };
+        self.syncs.fail();
         self.progress();
         first
     }

@@ -269,11 +269,13 @@ fn start(
     open.append_id_limit(id_limit);
     let commit = Commit {
         head: end.head,
+        second_handle: None,
         held: VecDeque::new(),
         retry_ms: 0,
         previous_end: end.chain.0,
         previous_crc: end.chain.1,
         time_ms: head.time_ms,
+        begun: end.chain.0,
         unsynced_since_ms: None,
         sync_by_ms: None,
         synced_ms: now_ms,
@@ -281,7 +283,6 @@ fn start(
     };
     let indexes = replay.indexes().into_iter().map(|(index, _)| index).collect();
     let log = Log::new(settings, open, commit, (segments, Indexes::new(indexes)), next_id);
-    log.positions.note_durable(end.chain.0.0);
     log.commit_and_sync(now_ms)?;
     log.segments.name_first()?;
     log.raise_id_limit(id_limit);

@@ -119,4 +119,7 @@ pub struct Committed {
     /// The number of entries that the step took from the open batch, without reclaim's copies and
     /// lazy counters.
     pub entries: u64,
+    /// The number of such entries that are durable because of the step's sync. They can also be entries that
+    /// the other committer took.
+    pub released: u64,
 }

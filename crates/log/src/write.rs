@@ -3,7 +3,8 @@
 //! - `batch`: the open batch. An append encodes its entry into this batch. `lazy`: counters that no
 //!   reply waits for.
 //! - `commit`: one write and one sync for a group. `committer`: the threads that call it. `fill`: how
-//!   long a group fills before it is written.
+//!   long a group fills before it is written. `second`: a second sync while the first one lasts. `syncs`:
+//!   the syncs in progress.
 //! - `positions`: the positions up to which the log is written and durable. `sleeper`: lets a
 //!   thread sleep until it is woken. `serving`: whether the threads that serve clients have work.
 //! - `primitives`: imports from the standard library that a model checker replaces.
@@ -15,5 +16,7 @@ pub(crate) mod fill;
 pub(crate) mod lazy;
 pub(crate) mod positions;
 mod primitives;
+pub(crate) mod second;
 pub(crate) mod serving;
 pub(crate) mod sleeper;
+pub(crate) mod syncs;

@@ -144,6 +144,22 @@ fn every_flipped_bit_is_seen() {
     }
 }
 
+/// The owner reads the clock before it lets the last sync end.
+#[test]
+fn a_close_at_an_older_time_than_the_last_sync_proves_that_all_was_durable() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let log = recover(&disk, settings(Sync::Always), 1000).unwrap().0;
+    log.put(2000, QUEUE, &plain_meta(1), b"body");
+    log.commit_step(2000).unwrap();
+    log.close(1990, 2).unwrap();
+    // The last group is a mark of 56 bytes. So this is in the group before.
+    let bit = (log.durable().offset() - 60) * 8;
+    drop(log);
+    disk.restart();
+    disk.flip_bit(FIRST, bit);
+    assert!(recover(&disk, settings(Sync::Always), 3000).is_err());
+}
+
 /// Makes a log of at least three segments, and runs reclaim. The log has copies, jobs that share a
 /// body, and a TRIM. Returns its disk, its live contents, the numbers of its segments, and the end
 /// of the last segment.

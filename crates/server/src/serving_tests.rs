@@ -5,8 +5,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use broker::{Broker, Millis, Options};
@@ -670,4 +671,51 @@ fn with_one_processor_a_group_fills_only_while_a_thread_has_work_and_no_client_i
     quiet.send("list-tube-used\r\n");
     quiet.expect("USING default\r\n");
     assert!(!mostly_waits(), "a client is quiet");
+}
+
+#[test]
+fn only_beside_busy_clients_a_quiet_one_does_not_wait_for_the_sync_of_others() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let plan = Plan { disk: Some(Arc::new(disk.clone())), ..Plan::default() };
+    let serving = plan.serve();
+    let (mut busy, mut quiet) = (serving.client(), serving.client());
+    // The number of syncs that the second committer has begun, and whether a sync of the first one waits for
+    // the next of them.
+    let (seconds, waits) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
+    let (tell, first_syncs) = mpsc::channel();
+    let (same_seconds, same_waits) = (Arc::clone(&seconds), Arc::clone(&waits));
+    disk.set_during_sync(move || match thread::current().name() {
+        Some("log-commit") => {
+            let before = same_seconds.load(Ordering::SeqCst);
+            // Nobody listens at the end.
+            let _ = tell.send(());
+            eventually("the second committer syncs", || {
+                !same_waits.load(Ordering::SeqCst) || same_seconds.load(Ordering::SeqCst) > before
+            });
+        }
+        Some("log-commit-2") => {
+            same_seconds.fetch_add(1, Ordering::SeqCst);
+        }
+        _ => {}
+    });
+    busy.send(put(b"x"));
+    first_syncs.recv_timeout(LIMIT).unwrap();
+    quiet.send(put(b"x"));
+    quiet.expect_silence();
+    assert_eq!(seconds.load(Ordering::SeqCst), 0, "both clients are quiet");
+    waits.store(false, Ordering::SeqCst);
+    busy.expect("INSERTED 1\r\n");
+    quiet.expect("INSERTED 2\r\n");
+    let long = put(&vec![b'x'; 40_000]);
+    busy.send(long.clone());
+    busy.expect("INSERTED 3\r\n");
+    while first_syncs.try_recv().is_ok() {}
+    waits.store(true, Ordering::SeqCst);
+    busy.send(long);
+    first_syncs.recv_timeout(LIMIT).unwrap();
+    quiet.send(put(b"x"));
+    quiet.expect("INSERTED 5\r\n");
+    busy.expect("INSERTED 4\r\n");
+    waits.store(false, Ordering::SeqCst);
+    assert!(seconds.load(Ordering::SeqCst) > 0);
 }

@@ -90,6 +90,11 @@ impl Turn<'_> {
         for_upkeep.max(for_reclaim) * threads
     }
 
+    /// Whether the turn has appended entries to the log.
+    pub fn has_appended(&self) -> bool {
+        self.core.ledger.appended
+    }
+
     /// Makes slices short, or as long as usual: see [`engine::Engine::use_short_slices`]. This lasts
     /// until the next call, and also applies to turns of other threads.
     pub fn use_short_slices(&mut self, are_short: bool) {

@@ -4,15 +4,18 @@
 //! write it to the disk earlier. A power failure keeps any subset of the unsynced 512-byte sectors.
 //! Each sector has its current content or an older content, never a mixture. A power failure also
 //! keeps any subset of the unsynced changes to the folder. After a failed sync, all sectors look
-//! clean, even those that are not on the disk.
+//! clean, even those that are not on the disk. A sync waits only for the writes before it: what is
+//! written during a sync can be lost.
 //!
 //! The disk counts the calls that change something. So a test can plan a crash or a failure at any
 //! of these calls. The disk counts reads separately. It can fill up, and a test can flip bits. It
 //! does not simulate torn sectors, or bits that change without a request.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Debug, Formatter};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,8 +43,21 @@ struct Inode {
     live: Vec<u8>,
     /// The content on the disk: a read returns it after a power failure.
     durable: Vec<u8>,
-    /// The sectors that the next sync writes to the disk.
-    dirty: BTreeSet<usize>,
+    /// The sectors that are not on the disk, each with the numbers of the oldest and the newest write that are
+    /// missing.
+    dirty: BTreeMap<usize, (u64, u64)>,
+    /// The number of writes so far.
+    writes: u64,
+}
+
+/// What happens during each sync.
+#[derive(Clone)]
+struct DuringSync(Arc<dyn Fn() + Send + Sync>);
+
+impl Debug for DuringSync {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DuringSync")
+    }
 }
 
 /// A change of the folder that is not synced yet.
@@ -69,6 +85,7 @@ struct State {
     rested: Duration,
     /// How long a sync takes.
     sync_time: Duration,
+    during_sync: Option<DuringSync>,
     planned: Option<(u64, Planned)>,
     planned_reads: Range<u64>,
     /// The sectors that cannot be read, as pairs of an inode and a sector.
@@ -83,6 +100,7 @@ struct FaultFile {
     disk: FaultDisk,
     inode: usize,
     life: u64,
+    is_syncing: AtomicBool,
 }
 
 fn power_is_off() -> io::Error {
@@ -109,6 +127,7 @@ impl FaultDisk {
             rests: 0,
             rested: Duration::ZERO,
             sync_time: Duration::ZERO,
+            during_sync: None,
             planned: None,
             planned_reads: 0..0,
             bad_sectors: BTreeSet::new(),
@@ -124,6 +143,11 @@ impl FaultDisk {
     /// Lets each sync take this time. Other calls go on meanwhile.
     pub fn set_sync_time(&self, time: Duration) {
         self.state().sync_time = time;
+    }
+
+    /// Calls this function during each sync of a file, before the sync ends.
+    pub fn set_during_sync(&self, during: impl Fn() + Send + Sync + 'static) {
+        self.state().during_sync = Some(DuringSync(Arc::new(during)));
     }
 
     /// An independent disk with the same files and planned faults.
@@ -229,7 +253,7 @@ impl FaultDisk {
     /// Replaces a file's bytes, in the cache and on the disk. Creates the file if necessary.
     pub fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
-        let inode = Inode { live: bytes.clone(), durable: bytes, dirty: BTreeSet::new() };
+        let inode = Inode { live: bytes.clone(), durable: bytes, ..Inode::default() };
         state.inodes.push(inode);
         let index = state.inodes.len() - 1;
         state.names.insert(name.to_owned(), index);
@@ -353,7 +377,7 @@ impl State {
         let dirty = std::mem::take(&mut self.inodes[index].dirty);
         // In half of the cases, all or none of the sectors survive. Otherwise any subset survives.
         let mode = self.random() % 4;
-        for sector in dirty {
+        for sector in dirty.into_keys() {
             let keep = match mode {
                 0 => false,
                 1 => true,
@@ -371,27 +395,37 @@ impl State {
 impl Inode {
     /// Writes one sector to the disk.
     fn write_back(&mut self, sector: usize) {
+        let live = std::mem::take(&mut self.live);
+        self.write_back_from(&live, sector);
+        self.live = live;
+    }
+
+    /// Writes this content of a sector to the disk.
+    fn write_back_from(&mut self, live: &[u8], sector: usize) {
         let start = sector * SECTOR_BYTES;
-        let end = (start + SECTOR_BYTES).min(self.live.len());
+        let end = (start + SECTOR_BYTES).min(live.len());
         if start >= end {
             return;
         }
         if self.durable.len() < end {
             self.durable.resize(end, 0);
         }
-        self.durable[start..end].copy_from_slice(&self.live[start..end]);
+        self.durable[start..end].copy_from_slice(&live[start..end]);
     }
 
     /// Writes the dirty sectors between two offsets to the disk, before they are overwritten.
     fn write_back_dirty(&mut self, start: usize, end: usize) {
         let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
-        for sector in self.dirty.range(sectors).copied().collect::<Vec<_>>() {
+        for sector in self.dirty.range(sectors).map(|(&sector, _)| sector).collect::<Vec<_>>() {
             self.write_back(sector);
         }
     }
 
     fn touch(&mut self, start: usize, end: usize) {
-        self.dirty.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+        self.writes += 1;
+        for sector in start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES) {
+            self.dirty.entry(sector).or_insert((self.writes, 0)).1 = self.writes;
+        }
     }
 }
 
@@ -422,7 +456,7 @@ impl FaultDisk {
 
     fn handle(&self, inode: usize) -> Arc<dyn DiskFile> {
         let life = self.state().life;
-        Arc::new(FaultFile { disk: self.clone(), inode, life })
+        Arc::new(FaultFile { disk: self.clone(), inode, life, is_syncing: AtomicBool::new(false) })
     }
 }
 
@@ -523,23 +557,58 @@ impl FaultFile {
         if state.life == self.life && state.powered { Ok(state) } else { Err(power_is_off()) }
     }
 
+    /// Panics if another sync with the same handle is in progress: a real kernel reports an error once for each
+    /// handle, so one of the two could miss it.
     fn sync(&self) -> io::Result<()> {
-        let time = self.disk.state().sync_time;
-        if !time.is_zero() {
-            std::thread::sleep(time);
-        }
+        let is_alone = !self.is_syncing.swap(true, Ordering::SeqCst);
+        assert!(is_alone, "two syncs with one handle");
+        let result = self.sync_alone();
+        self.is_syncing.store(false, Ordering::SeqCst);
+        result
+    }
+
+    fn sync_alone(&self) -> io::Result<()> {
         let mut state = self.state()?;
         let planned = state.call()?;
-        let dirty = std::mem::take(&mut state.inodes[self.inode].dirty);
-        for &sector in &dirty {
-            if planned.is_none() || state.coin() {
-                state.inodes[self.inode].write_back(sector);
+        let Inode { writes, live, .. } = &state.inodes[self.inode];
+        let (writes, len) = (*writes, live.len());
+        // The kernel writes what it has now. If nothing can happen meanwhile, this needs no copy.
+        let mut live = Vec::new();
+        let (time, during) = (state.sync_time, state.during_sync.clone());
+        if !time.is_zero() || during.is_some() {
+            live.clone_from(&state.inodes[self.inode].live);
+            drop(state);
+            std::thread::sleep(time);
+            if let Some(DuringSync(during)) = during {
+                during();
+            }
+            state = self.state()?;
+        }
+        // If another sync that began later has ended already, nothing is left. It has written these sectors,
+        // or lost them.
+        let inode = &mut state.inodes[self.inode];
+        let dirty: Vec<_> =
+            inode.dirty.extract_if(.., |_, (oldest, _)| *oldest <= writes).collect();
+        for (sector, (_, newest)) in dirty {
+            let is_written = planned.is_none() || state.coin();
+            let inode = &mut state.inodes[self.inode];
+            if newest <= writes {
+                if is_written {
+                    inode.write_back(sector);
+                }
+                continue;
+            }
+            // The sector was written again meanwhile.
+            inode.dirty.insert(sector, (writes + 1, newest));
+            if is_written {
+                inode.write_back_from(&live, sector);
             }
         }
         match planned {
             None => {
                 let inode = &mut state.inodes[self.inode];
-                let len = inode.live.len();
+                // The file can have become longer or shorter meanwhile.
+                let len = len.max(inode.durable.len()).min(inode.live.len());
                 inode.durable.resize(len, 0);
                 Ok(())
             }
@@ -621,7 +690,7 @@ impl DiskFile for FaultFile {
             // old length again.
             let inode = &mut state.inodes[inode];
             inode.live.truncate(len as usize);
-            inode.dirty.retain(|sector| ((sector * SECTOR_BYTES) as u64) < len);
+            inode.dirty.retain(|sector, _| ((sector * SECTOR_BYTES) as u64) < len);
             Ok(())
         })
     }

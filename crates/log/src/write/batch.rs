@@ -528,11 +528,27 @@ impl Open {
                 self.ended.drain(..behind).collect()
             }
         };
+        self.note_taken(&parts);
+        parts
+    }
+
+    /// Takes the waiting entries for the second committer, if all of them are in this segment, and if there is
+    /// no gate.
+    pub(crate) fn take_within(&mut self, segment: u32) -> Vec<Part> {
+        let is_within = self.ended.iter().chain([&self.part]).all(|part| part.segment == segment);
+        if self.gate.is_some() || !is_within {
+            return Vec::new();
+        }
+        let parts = self.take_all(false);
+        self.note_taken(&parts);
+        parts
+    }
+
+    fn note_taken(&mut self, parts: &[Part]) {
         self.written_bytes += (parts.len() * GROUP_HEADER_BYTES) as u64;
         if let Some(last) = parts.last() {
             self.taken = last.appended;
         }
-        parts
     }
 
     fn take_all(&mut self, mark: bool) -> Vec<Part> {

@@ -2,27 +2,32 @@
 //! previous sync.
 //!
 //! A step of the committer takes the open batch. While the step writes or syncs, it does not hold
-//! the appenders' lock, so other threads can append.
+//! the appenders' lock, so other threads can append. During its last sync, it does not hold the
+//! commit lock either, so the second committer can write the next group: see `second`.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::sync::PoisonError;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::disk::DiskFile;
 use crate::error::Failure;
 use crate::files::segments::{SegmentFile, THOUSAND, Wanted, segment_name};
 use crate::format::entry::sum_entries;
-use crate::format::{GROUP_HEADER_BYTES, GroupHeader};
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::log::Log;
 use crate::settings::{LAG_MARGIN_BYTES, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
 use crate::types::{Committed, Position};
-use crate::write::batch::{ID_LIMIT_BYTES, Part};
+use crate::write::batch::{ID_LIMIT_BYTES, Open, Part};
+use crate::write::syncs::{Released, Ticket};
 
-/// State of the committer. The commit lock (`Log::commit`) protects it. The committer holds this
-/// lock during writes and syncs.
+/// State of the committers. The commit lock (`Log::commit`) protects it. A committer holds this lock while
+/// it takes and writes groups, and while it begins a segment.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
+    /// The second committer's own handle of the head's file, if it is open.
+    pub(crate) second_handle: Option<Arc<dyn DiskFile>>,
     /// Groups that wait because their segment could not be allocated. Until a retry succeeds, the
     /// committer writes none of these groups, and takes no newer entries.
     pub(crate) held: VecDeque<Part>,
@@ -35,10 +40,13 @@ pub(crate) struct Commit {
     /// chain.
     pub(crate) previous_crc: u32,
     pub(crate) time_ms: u64,
-    /// The time when the oldest entries that are not synced were written. `None`: all are synced.
+    /// Syncs have begun for everything before this position.
+    pub(crate) begun: Position,
+    /// The time when the oldest entries were written for which no sync has begun. `None`: there are none.
     pub(crate) unsynced_since_ms: Option<u64>,
     /// The latest time for a requested sync. A request applies whatever the log's sync setting is.
     pub(crate) sync_by_ms: Option<u64>,
+    /// When the newest sync began, or when the mark after it was postponed.
     pub(crate) synced_ms: u64,
     /// True if no mark is needed. Either a group written after the newest sync contains the durable
     /// position, or the segment has no room for a mark.
@@ -53,60 +61,118 @@ impl Commit {
     }
 }
 
+/// A sync that has begun.
+pub(crate) struct Begun<'a> {
+    ticket: Ticket<'a>,
+    file: Arc<dyn DiskFile>,
+    segment: u32,
+}
+
 impl Log {
     /// Writes the waiting entries, syncs if it is time for a sync, and publishes the new positions.
     /// If no entry waits, writes a mark when it is time for a mark. The committer thread calls this
     /// function in a loop. A simulator calls it directly.
     pub fn commit_step(&self, now_ms: u64) -> Result<Committed, Failure> {
-        let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        self.step(&mut commit, now_ms, false).map_err(|failure| self.fail(failure))
+        self.step(now_ms, false)
     }
 
-    fn step(&self, commit: &mut Commit, now_ms: u64, sync: bool) -> Result<Committed, Failure> {
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
-        let sync_by_ms = self.positions.take_sync_by();
-        commit.sync_by_ms = [sync_by_ms, commit.sync_by_ms].into_iter().flatten().min();
-        let end = commit.previous_end;
-        let mut entries = 0;
-        self.write_held(commit, now_ms, sync)?;
-        if commit.held.is_empty() {
-            let mut open = self.open_batch();
-            let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
-            commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
-            entries = open.waiting();
-            commit.held.extend(open.take(mark, now_ms));
-            // Only what was taken counts. What waits behind the gate was not taken.
-            entries = entries.saturating_sub(open.waiting());
-            // If the segment has no room for a mark, `take` returned nothing. Then the committer
-            // does not retry the mark, because the retries would never end.
-            commit.marked |= mark && commit.held.is_empty();
-            drop(open);
-            self.write_held(commit, now_ms, sync)?;
-        }
-        let mut done = Committed { wrote: commit.previous_end > end, synced: false, entries };
-        if done.wrote {
-            if entries > 0 {
-                self.group_entries.add(entries);
+    pub(crate) fn lock_commit(&self) -> MutexGuard<'_, Commit> {
+        self.commit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step(&self, now_ms: u64, sync: bool) -> Result<Committed, Failure> {
+        // Each committer uses its own handle of a file: see `second`. So there is one first committer.
+        let _first = self.first_committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut commit = self.lock_commit();
+        // A failure is noted before the lock is released. So nobody writes after a gap.
+        let (mut done, begun) =
+            self.begin_step(&mut commit, now_ms, sync).map_err(|failure| self.fail(failure))?;
+        drop(commit);
+        if let Some(begun) = begun {
+            // A hurry after the batch was taken, but before this sync began.
+            if self.syncs.is_hurried_after_begin() {
+                self.second_committer.wake();
             }
-            // With `Always`, most replies wait for the sync. So notify waiting threads now only if
-            // one of them waits for a position that this step wrote.
-            let is_awaited = self.positions.note_written(commit.previous_end.0);
-            if self.sync != Sync::Always || is_awaited {
-                self.progress();
-            }
-        }
-        if sync || self.sync_due(commit).is_some_and(|due_ms| due_ms <= now_ms) {
-            self.sync_head(commit, now_ms)?;
-            commit.sync_by_ms = None;
-            done.synced = true;
-            self.progress();
+            (done.synced, done.released) = (true, self.end_sync(begun)?);
         }
         if self.prepare_wanted() {
             self.helper.wake();
         }
         Ok(done)
+    }
+
+    /// Everything that a step does before its sync.
+    fn begin_step(
+        &self,
+        commit: &mut Commit,
+        now_ms: u64,
+        sync: bool,
+    ) -> Result<(Committed, Option<Begun<'_>>), Failure> {
+        self.check()?;
+        if sync {
+            // Otherwise the log would not be durable after the step's own sync.
+            self.settle()?;
+        }
+        let sync_by_ms = self.positions.take_sync_by();
+        commit.sync_by_ms = [sync_by_ms, commit.sync_by_ms].into_iter().flatten().min();
+        let before = commit.previous_end;
+        let mut entries = 0;
+        self.write_held(commit, now_ms, sync)?;
+        if commit.held.is_empty() {
+            // The group has the entries of all hurries before it.
+            self.syncs.take_hurry();
+            let mut mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
+            if mark && self.syncs.are_running() {
+                // The mark must contain the durable position after this sync. So it is due again later.
+                commit.synced_ms = now_ms;
+                mark = false;
+            }
+            entries = self.take_batch(commit, now_ms, |open| open.take(mark, now_ms));
+            // If the segment has no room for a mark, `take` returned nothing. Then the committer
+            // does not retry the mark, because the retries would never end.
+            commit.marked |= mark && commit.held.is_empty();
+            self.write_held(commit, now_ms, sync)?;
+        }
+        let wrote = self.note_written(commit, before, entries);
+        let is_due = self.sync_due(commit).is_some_and(|due_ms| due_ms <= now_ms);
+        let begun = (sync || is_due).then(|| {
+            commit.sync_by_ms = None;
+            let file = Arc::clone(&commit.head.file);
+            self.begin_sync(commit, file, entries, now_ms)
+        });
+        Ok((Committed { wrote, entries, ..Committed::default() }, begun))
+    }
+
+    /// Takes entries from the open batch. Returns their number.
+    pub(crate) fn take_batch(
+        &self,
+        commit: &mut Commit,
+        now_ms: u64,
+        take: impl FnOnce(&mut Open) -> Vec<Part>,
+    ) -> u64 {
+        let mut open = self.open_batch();
+        commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
+        let waiting = open.waiting();
+        commit.held.extend(take(&mut open));
+        // Only what was taken counts. What waits behind the gate was not taken.
+        waiting.saturating_sub(open.waiting())
+    }
+
+    /// Publishes the written position, if something was written after `before`. Returns whether it was.
+    pub(crate) fn note_written(&self, commit: &Commit, before: Position, entries: u64) -> bool {
+        if commit.previous_end <= before {
+            return false;
+        }
+        if entries > 0 {
+            self.group_entries.add(entries);
+        }
+        // With `Always`, most replies wait for the sync. So notify waiting threads now only if
+        // one of them waits for a position that this step wrote.
+        let is_awaited = self.positions.note_written(commit.previous_end.0);
+        if self.sync != Sync::Always || is_awaited {
+            self.progress();
+        }
+        true
     }
 
     /// Writes the groups that were taken from the open batch. If there is no room for a segment,
@@ -146,7 +212,14 @@ impl Log {
         if !was_held {
             // Sync the current segment before the next one is used, because recovery accepts a torn
             // write only in the last segment.
-            self.sync_head(commit, now_ms)?;
+            let is_awaited = self.positions.note_written(commit.previous_end.0);
+            if self.sync != Sync::Always || is_awaited {
+                // Replies that need only a write do not wait for these syncs.
+                self.progress();
+            }
+            self.settle()?;
+            let file = Arc::clone(&commit.head.file);
+            self.end_sync(self.begin_sync(commit, file, 0, now_ms))?;
         }
         let head = self.segments.take(part.segment, part.segment_size, |publish| {
             let mut open = self.open_batch();
@@ -155,15 +228,13 @@ impl Log {
         })?;
         let Some(head) = head else {
             commit.retry_ms = now_ms + RETRY_FULL_MS;
-            if !was_held {
-                // `sync_head` above moved the durable position. Report it now, because this step
-                // may not sync again.
-                self.progress();
-            }
             self.wake_helper_if_short();
             return Ok(false);
         };
         commit.head = head;
+        if commit.second_handle.take().is_some() {
+            self.second_handle(commit);
+        }
         commit.retry_ms = 0;
         self.segments.allocate_ahead(self.ahead_wanted());
         self.wake_helper_if_short();
@@ -179,9 +250,19 @@ impl Log {
     }
 
     /// Writes one group into the head segment.
-    fn write(&self, commit: &mut Commit, mut part: Part, now_ms: u64) -> Result<(), Failure> {
+    pub(crate) fn write(
+        &self,
+        commit: &mut Commit,
+        mut part: Part,
+        now_ms: u64,
+    ) -> Result<(), Failure> {
         let position = Position::new(part.segment, part.start);
-        assert!(position >= commit.previous_end, "groups follow each other");
+        let is_next = if part.segment == commit.previous_end.segment() {
+            position == commit.previous_end
+        } else {
+            part.start == HEADER_BYTES
+        };
+        assert!(is_next, "groups follow each other without a gap");
         assert!(part.end().offset() <= commit.head.size, "a group fits its segment");
         let salt = commit.head.salt;
         let entries = &mut part.bytes[GROUP_HEADER_BYTES..];
@@ -214,22 +295,53 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs the head segment. Afterwards, everything written is durable, because earlier segments
-    /// were synced before.
-    fn sync_head(&self, commit: &mut Commit, now_ms: u64) -> Result<(), Failure> {
-        let file = &commit.head.file;
-        // The time is only a number for operators. Nothing that the log does depends on it.
-        let began = Instant::now();
-        file.sync_data()
-            .map_err(|error| Failure::new("sync", segment_name(commit.head.number), error))?;
-        self.syncs_us.add(began.elapsed().as_micros() as u64);
+    /// Begins a sync of the head segment with this handle. When it and the syncs before it have succeeded,
+    /// everything written so far is durable, because earlier segments were synced before. `entries` of clients
+    /// wait for it.
+    pub(crate) fn begin_sync(
+        &self,
+        commit: &mut Commit,
+        file: Arc<dyn DiskFile>,
+        entries: u64,
+        now_ms: u64,
+    ) -> Begun<'_> {
         if commit.unsynced_since_ms.take().is_some() {
             commit.marked = false;
         }
         commit.synced_ms = now_ms;
-        self.positions.note_durable(commit.previous_end.0);
-        self.publish_id_limit(commit.previous_end);
-        Ok(())
+        commit.begun = commit.previous_end;
+        Begun {
+            ticket: self.syncs.begin(commit.begun.0, entries),
+            file,
+            segment: commit.head.number,
+        }
+    }
+
+    /// Syncs, and publishes the durable position, if no older sync is in progress. Returns the number of clients'
+    /// entries that are durable now. Notes a failure.
+    pub(crate) fn end_sync(&self, begun: Begun<'_>) -> Result<u64, Failure> {
+        let Begun { ticket, file, segment } = begun;
+        // The time is only a number for operators. Nothing that the log does depends on it.
+        let began = Instant::now();
+        let failed = |error| self.fail(Failure::new("sync", segment_name(segment), error));
+        file.sync_data().map_err(failed)?;
+        let us = began.elapsed().as_micros() as u64;
+        let released = ticket.succeed(&self.positions, || self.syncs_us.add(us));
+        let Some(Released { durable, entries }) = released else { return Ok(0) };
+        self.publish_id_limit(Position(durable));
+        self.progress();
+        Ok(entries)
+    }
+
+    /// Waits until no sync is in progress.
+    fn settle(&self) -> Result<(), Failure> {
+        self.syncs.settle();
+        self.check()
+    }
+
+    /// Returns the failure after which the log stopped, if any.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.failure().map_or(Ok(()), Err)
     }
 
     /// The time of the next sync, in milliseconds of the log's time. 0: now. `None`: no sync is
@@ -237,11 +349,11 @@ impl Log {
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
         let Some(since_ms) = commit.unsynced_since_ms else {
             // Nothing is unsynced, except perhaps a mark. A mark is synced only on request.
-            let has_mark = self.written() > self.durable();
-            return (has_mark && self.positions.wants_durable()).then_some(0);
+            let has_mark = self.written() > commit.begun;
+            return (has_mark && self.positions.wants_durable(commit.begun.0)).then_some(0);
         };
         let due_ms = match self.sync {
-            _ if self.positions.wants_durable() => Some(0),
+            _ if self.positions.wants_durable(commit.begun.0) => Some(0),
             Sync::Always => Some(0),
             Sync::Every(period) => Some(since_ms + period.as_millis() as u64),
             Sync::Never => None,
@@ -252,7 +364,7 @@ impl Log {
     /// The time when `commit_step` must be called next, in milliseconds of the log's time. 0: now.
     /// `None`: only after the next append or request.
     pub fn next_step_ms(&self) -> Option<u64> {
-        let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let commit = self.lock_commit();
         if !commit.held.is_empty() {
             return Some(commit.retry_ms);
         }
@@ -278,9 +390,7 @@ impl Log {
     /// Does one step of `prepare_step`. Returns true if there may be more work now. If the caller
     /// does not wait for the step, it can be slow.
     pub(crate) fn prepare_once(&self, caller_waits: bool) -> Result<bool, Failure> {
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
+        self.check()?;
         let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
         let has_more_work =
             || caller_waits || self.reserve_is_short() || self.segments.can_free(self.durable());
@@ -305,9 +415,7 @@ impl Log {
 
     /// Makes a step that ends with a sync.
     pub(crate) fn commit_and_sync(&self, now_ms: u64) -> Result<(), Failure> {
-        let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        self.step(&mut commit, now_ms, true).map_err(|failure| self.fail(failure))?;
-        Ok(())
+        self.step(now_ms, true).map(|_| ())
     }
 
     /// Brings the reserve to its size, but does not prepare the next segment. So this function is
@@ -362,12 +470,8 @@ impl Log {
             open.append_id_limit(next_id);
             open.closed = true;
         }
-        let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        let close = |commit: &mut Commit| {
-            self.step(commit, now_ms, true)?;
-            self.step(commit, now_ms + MARK_AFTER_MS, true)
-        };
-        close(&mut commit).map_err(|failure| self.fail(failure))?;
+        self.step(now_ms, true)?;
+        self.step(now_ms + MARK_AFTER_MS, true)?;
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! The two threads of a log. The *committer* writes and syncs. The *helper* prepares and frees
-//! segments. To prepare a segment, the helper fills a file with zeros, which takes long. A commit
-//! waits for the helper only if it needs a segment that is not ready yet.
+//! The threads of a log. The *committer* writes and syncs. The *second committer* helps it: see `second`.
+//! The *helper* prepares and frees segments. To prepare a segment, the helper fills a file with zeros,
+//! which takes long. A commit waits for the helper only if it needs a segment that is not ready yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use crate::background::{mark_as_background, mark_as_urgent};
 use crate::log::{Log, OnProgress};
 use crate::settings::{self, RETRY_FULL_MS};
 use crate::write::fill::{FillRule, Synced};
+use crate::write::second::second_loop;
 
 /// The time between two retries on a full disk.
 const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
@@ -32,7 +33,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts both threads. They call `on_progress` when `written`, `durable` or `failure` has
+    /// Starts the threads. They call `on_progress` when `written`, `durable` or `failure` has
     /// changed. During the call, they hold no lock that an appender needs. `on_progress` must be
     /// quick.
     pub fn spawn(
@@ -46,20 +47,28 @@ impl Committer {
         log.segments.set_stopping(false);
         let stop = Arc::new(AtomicBool::new(false));
         let mut committer = Committer { log, stop, threads: Vec::new() };
-        let (log, stop) = (Arc::clone(&committer.log), Arc::clone(&committer.stop));
-        committer.threads.push(
-            Builder::new()
-                .name("log-commit".into())
-                .spawn(move || commit_loop(&log, &stop, &clock))?,
-        );
-        let (log, stop) = (Arc::clone(&committer.log), Arc::clone(&committer.stop));
-        committer.threads.push(
-            Builder::new().name("log-prepare".into()).spawn(move || prepare_loop(&log, &stop))?,
-        );
+        let same_clock = Arc::clone(&clock);
+        committer.add("log-commit", move |log, stop| commit_loop(log, stop, &clock))?;
+        if committer.log.sync == settings::Sync::Always {
+            // Now, so that the number of open files stays the same.
+            committer.log.second_handle(&mut committer.log.lock_commit());
+            committer.add("log-commit-2", move |log, stop| second_loop(log, stop, &same_clock))?;
+        }
+        committer.add("log-prepare", prepare_loop)?;
         Ok(committer)
     }
 
-    /// Writes all waiting entries, and joins both threads. For a clean stop, call [`Log::close`]
+    fn add(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&Log, &AtomicBool) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (log, stop) = (Arc::clone(&self.log), Arc::clone(&self.stop));
+        self.threads.push(Builder::new().name(name.into()).spawn(move || run(&log, &stop))?);
+        Ok(())
+    }
+
+    /// Writes all waiting entries, and joins the threads. For a clean stop, call [`Log::close`]
     /// afterwards.
     pub fn stop(mut self) {
         self.end();
@@ -68,7 +77,8 @@ impl Committer {
     fn end(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.log.segments.set_stopping(true);
-        for sleeper in [&self.log.committer, &self.log.helper] {
+        let log = &self.log;
+        for sleeper in [&log.committer, &log.second_committer, &log.helper] {
             sleeper.wake_to_stop();
         }
         for thread in self.threads.drain(..) {
@@ -103,7 +113,7 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
         }
         if done.synced && log.sync == settings::Sync::Always {
             let work = worked().saturating_sub(worked_before);
-            let_group_fill(log, stop, &mut rule, (done.entries, begin.elapsed(), work));
+            let_group_fill(log, stop, &mut rule, (done.released, begin.elapsed(), work));
         }
         log.committer.sleep(stop, || {
             let now_ms = clock();

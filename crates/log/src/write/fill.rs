@@ -53,7 +53,7 @@ pub(crate) struct Fill {
 /// What the committer knows when a group has become durable.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Synced {
-    /// The number of entries of clients in the group.
+    /// The number of entries of clients that became durable.
     pub(crate) released: u64,
     /// The number of entries of clients that arrived during the sync. They are in the next group.
     pub(crate) waiting: u64,

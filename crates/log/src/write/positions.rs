@@ -1,8 +1,8 @@
 //! The written position and the durable position of the log, and the requests of other threads.
 //!
-//! Only the committer changes the written and the durable position. A thread that needs a sync
-//! makes a request, and wakes the committer. A thread that waits for a written position first
-//! requests a notification, and then reads the written position.
+//! Only committers change the written position, under the commit lock, and the durable position, under the
+//! lock of `syncs`. A thread that needs a sync makes a request, and wakes the committer. A thread that waits
+//! for a written position first requests a notification, and then reads the written position.
 
 use super::primitives::{AtomicU64, Ordering, fence};
 
@@ -53,9 +53,8 @@ impl Positions {
         self.wanted_written.load(Ordering::Relaxed) > before
     }
 
-    /// Sets the written position and the durable position.
+    /// Sets the durable position. It never passes the written position.
     pub(crate) fn note_durable(&self, end: u64) {
-        self.written.store(end, Ordering::Release);
         self.durable.store(end, Ordering::Release);
     }
 
@@ -65,9 +64,10 @@ impl Positions {
         self.wanted_durable.fetch_max(position, Ordering::Release);
     }
 
-    /// Whether the committer must sync because of a request from `want_durable`.
-    pub(crate) fn wants_durable(&self) -> bool {
-        self.wanted_durable.load(Ordering::Acquire) > self.durable.load(Ordering::Relaxed)
+    /// Whether the committer must sync because of a request from `want_durable`. The last sync that began
+    /// is for everything before `begun`.
+    pub(crate) fn wants_durable(&self, begun: u64) -> bool {
+        self.wanted_durable.load(Ordering::Acquire) > begun
     }
 
     /// Requests a notification when the log is written up to this position. The caller must read

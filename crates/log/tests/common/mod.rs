@@ -6,7 +6,7 @@
 #![allow(dead_code, unreachable_pub, missing_debug_implementations, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 
 use lineshaft_log::{
     BlockId, BlockSummary, Class, Current, FaultDisk, Log, Meta, OpenError, OwnedRow, Owner,
@@ -247,8 +247,18 @@ pub struct World {
     /// True if the workload makes only single puts, and no body that is much larger than the
     /// others.
     pub plain: bool,
+    /// True if the second committer often makes a sync during the first one's.
+    pub has_second: bool,
     /// The slice of reclaim that is not copied to its end.
     slice: Option<Slice>,
+}
+
+/// What the first committer's thread tells the test.
+enum First {
+    /// A sync has begun. It ends after a message through this channel.
+    Syncs(mpsc::Sender<()>),
+    /// The step has ended.
+    Ended(bool),
 }
 
 impl World {
@@ -273,6 +283,7 @@ impl World {
             body_bytes_max: 40_000,
             jobs_aim: 40,
             plain: false,
+            has_second: false,
             slice: None,
         })
     }
@@ -507,6 +518,7 @@ impl World {
             15 | 16 => self.count(),
             17 => self.fact(),
             18 => self.renumber(),
+            19..26 if self.has_second && !self.may_rotate() => self.commit_with_second()?,
             19..26 => {
                 self.log.commit_step(self.now_ms).map_err(|_| ())?;
             }
@@ -523,6 +535,73 @@ impl World {
             _ => self.now_ms += self.random.below(250),
         }
         Ok(())
+    }
+
+    /// Whether a commit step may begin a segment. Then the second committer waits during the step's first sync.
+    fn may_rotate(&self) -> bool {
+        let begins = self.log.last_segment() != self.log.written().segment();
+        // Counters that no reply waits for have at most an eighth of a segment.
+        begins || self.log.room_left() < self.settings.segment_bytes / 4
+    }
+
+    /// Makes a commit step. During each of its syncs, entries arrive, and the second committer commits them. Its
+    /// sync ends before that of the step, or after it. One of the two threads always waits for the other, so
+    /// that each run is the same.
+    fn commit_with_second(&mut self) -> Result<(), ()> {
+        let (tell, told) = mpsc::channel();
+        let (log, now_ms) = (Arc::clone(&self.log), self.now_ms);
+        let (start, started) = mpsc::channel();
+        let first = std::thread::spawn({
+            let tell = tell.clone();
+            move || {
+                started.recv().unwrap();
+                let done = log.commit_step(now_ms);
+                // The test has ended if nobody listens.
+                let _ = tell.send(First::Ended(done.is_ok()));
+            }
+        });
+        let first_id = first.thread().id();
+        let mut ended = None;
+        let to_first = Arc::new(Mutex::new(None::<mpsc::Sender<()>>));
+        let told = Arc::new(Mutex::new(told));
+        let seconds_end = Arc::new(Mutex::new(None));
+        self.disk.set_during_sync({
+            let (told, to_first) = (Arc::clone(&told), Arc::clone(&to_first));
+            let seconds_end = Arc::clone(&seconds_end);
+            move || {
+                if std::thread::current().id() == first_id {
+                    let (go_on, wait) = mpsc::channel();
+                    tell.send(First::Syncs(go_on)).unwrap();
+                    wait.recv().unwrap();
+                } else if let Some(go_on) = to_first.lock().unwrap().take() {
+                    // The second committer's sync ends after the first one's.
+                    go_on.send(()).unwrap();
+                    *seconds_end.lock().unwrap() = Some(told.lock().unwrap().recv().unwrap());
+                }
+            }
+        });
+        start.send(()).unwrap();
+        while ended.is_none() {
+            let next = seconds_end.lock().unwrap().take();
+            match next.unwrap_or_else(|| told.lock().unwrap().recv().unwrap()) {
+                First::Ended(is_ok) => ended = Some(is_ok),
+                First::Syncs(go_on) => {
+                    for _ in 0..self.random.below(3) {
+                        self.put();
+                        self.finish(1);
+                    }
+                    let is_last = self.random.one_in(2);
+                    *to_first.lock().unwrap() = is_last.then(|| go_on.clone());
+                    let _ = self.log.commit_beside(self.now_ms);
+                    if !is_last || to_first.lock().unwrap().take().is_some() {
+                        go_on.send(()).unwrap();
+                    }
+                }
+            }
+        }
+        first.join().unwrap();
+        self.disk.set_during_sync(|| ());
+        if ended == Some(true) && self.log.failure().is_none() { Ok(()) } else { Err(()) }
     }
 
     /// Opens the log again after a crash or a restart, and compares the log with the model.

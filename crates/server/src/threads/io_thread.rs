@@ -96,6 +96,8 @@ pub(crate) struct IoThread {
     buffer: Box<[u8]>,
     /// When this round began, in milliseconds.
     now_ms: u64,
+    /// The next turn has a request of a quiet client.
+    serves_quiet: bool,
     /// When the last turn began.
     turn_began: Instant,
     /// When this round began to send: the end of its last turn. `None`: the round has not taken a
@@ -174,6 +176,7 @@ impl IoThread {
             places: HashMap::with_hasher(FixedState::default()),
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
             now_ms: 0,
+            serves_quiet: false,
             turn_began: Instant::now(),
             sent_from: None,
             request_times,

@@ -89,7 +89,13 @@ impl IoThread {
         };
         self.deliver_own_events(&mut turn, time);
         let rests = turn.rests();
+        let serves_quiet = mem::take(&mut self.serves_quiet);
+        let hurries = beside_quiet && serves_quiet && turn.has_appended();
         drop(turn);
+        if hurries {
+            // The quiet client would wait for two syncs: that of the busy clients, and its own.
+            broker.hurry();
+        }
         // If a quiet client has come, this ends the fill of a group. Its entries are in the group already.
         broker.note_quiet_clients(self.shared.client_mix.has_quiet(self.now_ms));
         // The beginning of the turn has done a slice of the work that was due then. More was due.
@@ -159,6 +165,7 @@ impl IoThread {
             // The end of input is an empty range, and no request.
             any_quiet |= !range.is_empty() && connection.busy_until <= self.now_ms;
         }
+        self.serves_quiet = any_quiet;
         if any_quiet {
             self.shared.client_mix.note_quiet(self.now_ms);
         }
