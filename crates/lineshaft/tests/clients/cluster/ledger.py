@@ -67,11 +67,12 @@ class Beanstalk:
         return self.client.put(str(number), ttr=600)
 
     def take(self):
+        asked = now()
         try:
             job = self.client.reserve(timeout=1)
         except self.library.TimedOutError:
             return None
-        return int(job.body), job.id, job
+        return int(job.body), job.id, asked, job
 
     def finish(self, job):
         try:
@@ -101,10 +102,11 @@ class Kestrel:
         return 0
 
     def take(self):
+        asked = now()
         answer = self.client.raw_command(f"get {QUEUE}/open/t=1000".encode(), b"END\r\n")
         if not answer:
             return None
-        return int(answer.split(b"\r\n")[1]), 0, None
+        return int(answer.split(b"\r\n")[1]), 0, asked, None
 
     def finish(self, _):
         return self.client.raw_command(f"get {QUEUE}/close".encode(), b"END\r\n") == b""
@@ -142,34 +144,41 @@ def gearman():
         # as its end.
         def __init__(self, name):
             super().__init__(name)
-            self.asked, self.known, self.answered = None, None, threading.Event()
+            self.handle, self.known, self.answered = None, None, threading.Event()
+
+        def _updateStateMachines(self):
+            # A request that could not be sent is sent over the next connection. With an exception,
+            # the library would count it twice, and take two jobs at once from then on.
+            try:
+                super()._updateStateMachines()
+            except Exception:
+                pass
+
+        def _sendGrabJobUniq(self, connection=None):
+            self.asked = now()
+            super()._sendGrabJobUniq(connection)
+
+        def _handleJobAssignment(self, packet, *arguments):
+            # A later connection of the same object has another time.
+            self.origin = packet.connection.connect_time, self.asked
+            super()._handleJobAssignment(packet, *arguments)
+
+        def job_class(self, *arguments):
+            job = gear.WorkerJob(*arguments)
+            job.connected, job.asked = self.origin
+            return job
 
         def _onConnect(self, conn):
             # Otherwise each end of a job waits 40 milliseconds for the kernel.
             conn.conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             super()._onConnect(conn)
 
-        def getJob(self):
-            try:
-                return super().getJob()
-            except Exception:
-                # The library has counted a request that it could not send. With each of the next
-                # requests, it would get one more job, and keep it although the connection breaks.
-                with self.job_lock:
-                    self.waiting_for_jobs -= 1
-                raise
-
         def _lostConnection(self, conn):
             super()._lostConnection(conn)
             self.answered.set()
 
-        def _handleJobAssignment(self, packet, *arguments):
-            # The connection of the job. A later one of the same object has another time.
-            self.connected = packet.connection.connect_time
-            super()._handleJobAssignment(packet, *arguments)
-
         def handleStatusRes(self, packet):
-            if packet.getArgument(0) == self.asked:
+            if packet.getArgument(0) == self.handle:
                 self.known = packet.getArgument(1) == b"1"
                 self.answered.set()
 
@@ -182,6 +191,8 @@ def gearman():
                 self.client = Client("client")
                 self.client.addServer("127.0.0.1", self.port)
             self.client.waitForServer()
+            if stopping.is_set():
+                raise OSError("too late")
             job = gear.Job(QUEUE.encode(), str(number).encode())
             self.client.has_sent = False
             self.client.submitJob(job, background=True, timeout=LIMIT_S)
@@ -193,20 +204,23 @@ def gearman():
                 self.worker.addServer("127.0.0.1", self.port)
                 self.worker.registerFunction(QUEUE)
             job = self.worker.getJob()
-            return int(job.arguments), job_id(job.handle), (job, self.worker.connected)
+            return int(job.arguments), job_id(job.handle), job.asked, job
 
-        def finish(self, taken):
-            job, connected = taken
-            self.worker.asked, self.worker.known = job.handle, None
+        def finish(self, job):
+            def is_same():
+                # A later connection does not have this job.
+                return job.connection.connect_time == job.connected
+
+            if not is_same():
+                return False
+            self.worker.handle, self.worker.known = job.handle, None
             self.worker.answered.clear()
             job.sendWorkComplete()
             packet = gear.Packet(gear.constants.REQ, gear.constants.GET_STATUS, job.handle)
             self.worker.sendPacket(packet, job.connection)
             if not self.worker.answered.wait(LIMIT_S):
                 self.worker._lostConnection(job.connection)
-            # A later connection does not have this job.
-            is_same = job.connection.connect_time == connected
-            return not self.worker.known if is_same and self.worker.known is not None else None
+            return not self.worker.known if is_same() and self.worker.known is not None else None
 
         def close(self):
             """The library reconnects."""
@@ -265,7 +279,6 @@ def work(at):
     member = Member(at)
     while True:
         connection = member.connected()
-        asked = now()
         try:
             taken = connection.take()
         except Exception:
@@ -273,7 +286,7 @@ def work(at):
             continue
         if taken is None:
             continue
-        number, job_id, job = taken
+        number, job_id, asked, job = taken
         say("got", number, job_id, asked, now())
         try:
             done = connection.finish(job)

@@ -36,14 +36,15 @@ struct Book {
     unsure: BTreeSet<u64>,
     /// When a worker asked before it got the job last.
     got: BTreeMap<u64, Nanos>,
-    /// The ids of jobs of which a client knows the id.
+    /// The ids of jobs of which a client knows the id, and the other way round.
     ids: BTreeMap<u64, u64>,
+    numbers: BTreeMap<u64, u64>,
     /// When the end was acknowledged.
     finished: BTreeMap<u64, Nanos>,
     /// They may have been finished.
     maybe: BTreeSet<u64>,
     refused: usize,
-    problems: Vec<String>,
+    problems: Vec<(u64, &'static str)>,
     /// All events of each number.
     events: BTreeMap<u64, Vec<String>>,
     /// When this test read each acknowledgement.
@@ -73,7 +74,7 @@ impl Book {
             }
             "finished" => {
                 if self.finished.insert(number, numbers[1]).is_some() {
-                    self.problem(number, "was finished twice");
+                    self.problems.push((number, "was finished twice"));
                 }
                 self.acknowledged.push(now);
             }
@@ -86,13 +87,15 @@ impl Book {
 
     /// `id`: 0 if the client does not know it.
     fn note_id(&mut self, number: u64, id: u64) {
-        if id > 0 && *self.ids.entry(number).or_insert(id) != id {
-            self.problem(number, "has two ids");
+        if id == 0 {
+            return;
         }
-    }
-
-    fn problem(&mut self, number: u64, what: &str) {
-        self.problems.push(format!("job {number} {what}: {:?}", self.events[&number]));
+        if *self.ids.entry(number).or_insert(id) != id {
+            self.problems.push((number, "has two ids"));
+        }
+        if *self.numbers.entry(id).or_insert(number) != number {
+            self.problems.push((number, "has the id of another one"));
+        }
     }
 
     /// Jobs that were acknowledged, and neither finished nor perhaps finished.
@@ -111,13 +114,14 @@ impl Book {
 
     /// What must never be, at any moment.
     fn wrong(&self) -> Vec<String> {
-        let mut problems = self.problems.clone();
-        for (number, asked) in &self.got {
-            if self.finished.get(number).is_some_and(|finished| finished < asked) {
-                let events = &self.events[number];
-                problems.push(format!("job {number} came back after its end: {events:?}"));
-            }
-        }
+        let came_back = self.got.iter().filter(|(number, asked)| {
+            self.finished.get(*number).is_some_and(|finished| finished < *asked)
+        });
+        let came_back = came_back.map(|(number, _)| (*number, "came back after its end"));
+        let known = self.problems.iter().copied().chain(came_back);
+        let mut problems: Vec<String> = known
+            .map(|(number, what)| format!("job {number} {what}: {:?}", self.events[&number]))
+            .collect();
         problems.extend(self.disorder());
         problems
     }
@@ -305,12 +309,14 @@ mod tests {
         assert!(book(&["put 1 7 10 20", "got 1 7 30 40", "got 1 7 50 60"]).wrong().is_empty());
         assert!(book(&["put 1 0 10 20", "got 1 0 30 40"]).wrong().is_empty());
         assert_eq!(book(&["put 1 7 10 20", "got 1 8 30 40"]).wrong().len(), 1);
+        assert_eq!(book(&["put 1 7 10 20", "got 2 7 30 40"]).wrong().len(), 1);
     }
 
     #[test]
     fn two_histories_are_noticed() {
         assert!(book(&["put 1 7 10 30", "put 2 6 20 40"]).wrong().is_empty());
-        assert_eq!(book(&["put 1 7 10 20", "put 2 7 30 40"]).wrong().len(), 1);
+        // Also the id of another job.
+        assert_eq!(book(&["put 1 7 10 20", "put 2 7 30 40"]).wrong().len(), 2);
         assert_eq!(book(&["put 1 7 10 20", "put 2 6 30 40"]).wrong().len(), 1);
     }
 }
