@@ -166,13 +166,17 @@ impl Log {
         if entries > 0 {
             self.group_entries.add(entries);
         }
-        // With `Always`, most replies wait for the sync. So notify waiting threads now only if
-        // one of them waits for a position that this step wrote.
+        self.publish_written(commit);
+        true
+    }
+
+    /// Publishes the written position. With `Always`, most replies wait for the sync. So this notifies
+    /// waiting threads only if one of them waits for a position that was written now.
+    fn publish_written(&self, commit: &Commit) {
         let is_awaited = self.positions.note_written(commit.previous_end.0);
         if self.sync != Sync::Always || is_awaited {
             self.progress();
         }
-        true
     }
 
     /// Writes the groups that were taken from the open batch. If there is no room for a segment,
@@ -212,11 +216,8 @@ impl Log {
         if !was_held {
             // Sync the current segment before the next one is used, because recovery accepts a torn
             // write only in the last segment.
-            let is_awaited = self.positions.note_written(commit.previous_end.0);
-            if self.sync != Sync::Always || is_awaited {
-                // Replies that need only a write do not wait for these syncs.
-                self.progress();
-            }
+            // Replies that need only a write do not wait for these syncs.
+            self.publish_written(commit);
             self.settle()?;
             let file = Arc::clone(&commit.head.file);
             self.end_sync(self.begin_sync(commit, file, 0, now_ms))?;
