@@ -39,6 +39,15 @@ pub(crate) struct Programs {
     pub(crate) slow_sync: Option<SlowSync>,
 }
 
+/// The processors that a server can use.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Processors {
+    /// One, which the generator does not use.
+    One,
+    /// Also the generator's.
+    Both,
+}
+
 /// A running server. Dropping it kills the process and waits for its end.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -62,7 +71,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `peer` with its data in `folder`, and waits until it accepts connections.
     pub(crate) fn start(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
-        let mut server = Self::launch(programs, peer, folder)?;
+        let processors = match peer {
+            Peer::Lineshaft(Side::Threads(_), _) => Processors::Both,
+            _ => Processors::One,
+        };
+        let mut server = Self::launch(programs, peer, folder, processors)?;
         let give_up = Instant::now() + START_MAX;
         loop {
             interrupt::check()?;
@@ -82,7 +95,12 @@ impl Server {
     }
 
     /// Starts `peer` and returns at once, except for a cluster.
-    pub(crate) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn launch(
+        programs: &Programs,
+        peer: Peer,
+        folder: &Path,
+        processors: Processors,
+    ) -> anyhow::Result<Self> {
         if peer == Peer::Cluster {
             return Self::launch_cluster(programs, folder);
         }
@@ -119,11 +137,11 @@ impl Server {
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // A child inherits the processors of the thread that starts it. So this function binds its
         // own thread first, and needs no helper program.
-        let has_both_processors = matches!(peer, Peer::Lineshaft(Side::Threads(_), _));
-        if has_both_processors {
-            process::pin_to(&[programs.server_cpu, programs.generator_cpu])?;
-        } else {
-            process::pin(programs.server_cpu)?;
+        match processors {
+            Processors::One => process::pin(programs.server_cpu)?,
+            Processors::Both => {
+                process::pin_to(&[programs.server_cpu, programs.generator_cpu])?;
+            }
         }
         let child = command.spawn();
         process::pin(programs.generator_cpu)?;
@@ -136,7 +154,7 @@ impl Server {
             memcache,
             admin,
             http,
-            has_both_processors,
+            has_both_processors: processors == Processors::Both,
             output,
             _names: names,
             cluster: None,

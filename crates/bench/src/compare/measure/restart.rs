@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::deep_queue::wait_until_cold;
 use crate::beanstalk_client::Client;
-use crate::compare::lab::server::Server;
+use crate::compare::lab::server::{Processors, Server};
 use crate::compare::lab::{BODY_BYTES, Lab};
 use crate::compare::plan::sizes::Bounds;
 use crate::compare::plan::work::{Metric, Peer, Sample, Side};
@@ -47,7 +47,8 @@ pub(crate) fn fill(lab: &Lab, peer: Peer, stock: Stock, folder: &Path) -> anyhow
 /// Starts a server on the log in `folder`, measures the time until its first reply, and kills it.
 pub(crate) fn run(lab: &Lab, peer: Peer, stock: Stock, folder: &Path) -> anyhow::Result<Sample> {
     let start = Instant::now();
-    let mut server = Server::launch(&lab.programs, peer, folder)?;
+    // Nothing is measured beside the start, so it can use all processors, as on a real machine.
+    let mut server = Server::launch(&lab.programs, peer, folder, Processors::Both)?;
     let mut client = loop {
         // A server can listen before it has read its log. So only a reply counts.
         if let Ok(mut client) = Client::connect(server.address) {

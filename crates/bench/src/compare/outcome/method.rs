@@ -104,9 +104,9 @@ pub(super) fn text(comparison: &Comparison) -> String {
          resident memory is 1 GiB for 100 million jobs.\n\
          - Restart: {restart_jobs} jobs of 20 bytes (D1) or {large_restart_jobs} jobs of 100 bytes\n  \
          (D2), SIGKILL, start. The time ends with the first reply, and every job must be there. The\n  \
-         page cache is warm for every server. Both also use the server with cold jobs of M3, and wait\n  \
-         until its index files are complete before they end it. A running server has them, but for\n  \
-         its newest file.\n\
+         page cache is warm for every server, and each can use both processors. Both rows also use\n  \
+         the server with cold jobs of M3, and wait until its index files are complete before they\n  \
+         end it. A running server has them, but for its newest file.\n\
          - Log (D3, D4): {log_jobs} jobs wait, in the queue that is consumed in order or in a queue\n  \
          that nobody takes from. Meanwhile, {log_traffic} jobs are put, taken and deleted, 50,000 at\n  \
          a time. Every 50 ms, the blocks of all files in the data folder are compared with the\n  \
