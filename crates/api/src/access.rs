@@ -166,6 +166,11 @@ impl Principal {
         }
     }
 
+    /// Whether the server recognized the client by a session.
+    pub fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
     /// Checks that the client has this role.
     pub fn require(&self, role: Role) -> Result<(), Problem> {
         if self.role >= role {

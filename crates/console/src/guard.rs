@@ -57,7 +57,7 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     let path = request.uri().path().to_owned();
     let asked = Asked::of(&request, &format!("{}{path}", crate::PREFIX));
     // A choice of the language changes nothing on the server.
-    let asked = asked.filter(|_| path != "/look");
+    let mut asked = asked.filter(|_| path != "/look");
     let uri = request.uri().clone();
     let look = Look::of(&request);
     let is_for_script = request.headers().contains_key("x-live");
@@ -69,6 +69,10 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
             return refused;
         }
     };
+    if path == "/logout" && !principal.has_session() {
+        // No session ends. So everybody can ask for this, and must not push out the lines about changes.
+        asked = None;
+    }
     let place = Place::of(request.headers(), &principal);
     let pending = api.begin(Some(principal.clone()), asked);
     let checked = check(&api, &mut request, &principal).await;

@@ -3,9 +3,9 @@
 use api::types::{Health, HealthLevel, Role, Via};
 use api::{Api, Principal, Problem, ProblemKind};
 use axum::response::{IntoResponse, Response};
-use http_api::{answer, complete};
+use http_api::{answer, complete, only_looks};
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, LOCATION};
-use hyper::{StatusCode, Uri};
+use hyper::{Method, StatusCode, Uri};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::address;
@@ -323,9 +323,10 @@ pub(crate) async fn no_method() -> Failed {
     Problem::new(ProblemKind::MethodNotAllowed, "this page has no such form").into()
 }
 
-pub(crate) async fn not_found(uri: Uri) -> Response {
-    // People type a slash at the end of an address. No page has one.
-    if let Some(path) = uri.path().strip_suffix('/') {
+pub(crate) async fn not_found(method: Method, uri: Uri) -> Response {
+    // People type a slash at the end of an address. No page has one. A form never goes elsewhere: it would
+    // count as a change that succeeded.
+    if let Some(path) = uri.path().strip_suffix('/').filter(|_| only_looks(&method)) {
         return see_other(&format!("{}{path}", crate::PREFIX));
     }
     let problem = Problem::new(ProblemKind::NotFound, "the console has no such page");

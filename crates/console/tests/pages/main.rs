@@ -245,6 +245,24 @@ fn a_person_signs_in_with_a_one_time_code() {
 }
 
 #[test]
+fn only_changes_are_noted_as_changes() {
+    let world = World::new();
+    let send = |reach, path: &str| {
+        let secret = csrf(&world.show_to("", "/login", reach));
+        world.submit(path, "", &[("csrf", &secret)], reach).status
+    };
+    // A page with a slash at its end is another page for a person, and nothing for a form.
+    assert_eq!(send(Reach::Network, "/assets/x/"), 404);
+    assert_eq!(send(Reach::Loopback, "/queues/"), 404);
+    // Nobody is signed in.
+    assert_eq!(send(Reach::Loopback, "/logout"), 303);
+    let lines = world.api.audit_page("").expect("a page").items;
+    let succeeded: Vec<_> = lines.iter().filter(|line| line.problem.is_none()).collect();
+    assert!(succeeded.is_empty(), "{succeeded:?}");
+    assert_eq!(world.show("/queues/").status, 303);
+}
+
+#[test]
 fn an_admin_ends_the_session_of_somebody_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tokens.toml");
