@@ -15,7 +15,8 @@ use crate::access::tokens::{EntryKind, Fingerprint, random_text};
 
 /// The longest time of a session.
 pub(crate) const SESSION_S: u64 = 12 * 3_600;
-/// Above this number, the oldest session ends.
+/// Above this number, the oldest session of the credential with most sessions ends. So nobody ends the
+/// sessions of others by beginning many.
 const SESSIONS_MAX: usize = 1_000;
 /// How long a one-time code is valid.
 pub(crate) const CODE_S: u64 = 60;
@@ -24,7 +25,7 @@ pub(crate) const CODE_S: u64 = 60;
 const CODES_MAX: usize = 10;
 
 /// What a person signed in with.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Credential {
     /// An entry of the token file.
     Entry(EntryKind, Fingerprint),
@@ -42,11 +43,7 @@ pub(crate) struct Sessions {
 
 impl Default for Sessions {
     fn default() -> Sessions {
-        Sessions {
-            open: Mutex::new(Kept::new(SESSIONS_MAX)),
-            begun: AtomicU64::new(0),
-            codes: Mutex::new(Kept::new(CODES_MAX)),
-        }
+        Sessions { open: Mutex::default(), begun: AtomicU64::new(0), codes: Mutex::default() }
     }
 }
 
@@ -79,7 +76,17 @@ impl Sessions {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         let csrf = random_text()?.into();
         let session = Session { number, credential, address, began: now, csrf };
-        lock(&self.open).add(session, SESSION_S, now, |_| true)
+        let mut open = lock(&self.open);
+        open.forget_ended(now);
+        if open.all.len() >= SESSIONS_MAX {
+            let mut counts = HashMap::<Credential, usize>::new();
+            for (session, _) in open.all.values() {
+                *counts.entry(session.credential).or_default() += 1;
+            }
+            let most = counts.values().copied().max().unwrap_or(0);
+            open.remove_oldest(|session| counts[&session.credential] == most);
+        }
+        open.add(session, SESSION_S, now)
     }
 
     /// The session whose cookie has this secret.
@@ -112,7 +119,12 @@ impl Sessions {
     /// Makes a code.
     pub(crate) fn make_code(&self, credential: Credential, now: Millis) -> io::Result<String> {
         let is_own = |code: &Code| code.credential == credential;
-        lock(&self.codes).add(Code { credential }, CODE_S, now, is_own)
+        let mut codes = lock(&self.codes);
+        codes.forget_ended(now);
+        if codes.all.values().filter(|(code, _)| is_own(code)).count() >= CODES_MAX {
+            codes.remove_oldest(is_own);
+        }
+        codes.add(Code { credential }, CODE_S, now)
     }
 
     /// What a code stands for. It stays valid.
@@ -136,35 +148,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 struct Kept<T> {
     all: HashMap<String, (T, Millis)>,
-    most: usize,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Kept<T> {
+        Kept { all: HashMap::new() }
+    }
 }
 
 impl<T> Kept<T> {
-    fn new(most: usize) -> Kept<T> {
-        Kept { all: HashMap::new(), most }
-    }
-
-    /// Keeps a value for this many seconds, and returns its secret name. The limit applies to the
-    /// values for which `counts` is true.
-    fn add(
-        &mut self,
-        value: T,
-        seconds: u64,
-        now: Millis,
-        counts: impl Fn(&T) -> bool,
-    ) -> io::Result<String> {
+    /// Keeps a value for this many seconds, and returns its secret name.
+    fn add(&mut self, value: T, seconds: u64, now: Millis) -> io::Result<String> {
         let secret = random_text()?;
-        self.all.retain(|_, (_, until)| *until > now);
-        let count = self.all.values().filter(|(kept, _)| counts(kept)).count();
-        let counted = self.all.iter().filter(|(_, (kept, _))| counts(kept));
-        let oldest = counted.min_by_key(|(_, (_, until))| *until);
-        if count >= self.most
-            && let Some(oldest) = oldest.map(|(secret, _)| secret.clone())
-        {
-            self.all.remove(&oldest);
-        }
         self.all.insert(secret.clone(), (value, Millis(now.0 + seconds * 1_000)));
         Ok(secret)
+    }
+
+    fn forget_ended(&mut self, now: Millis) {
+        self.all.retain(|_, (_, until)| *until > now);
+    }
+
+    /// Removes the oldest of these values.
+    fn remove_oldest(&mut self, is_meant: impl Fn(&T) -> bool) {
+        let meant = self.all.iter().filter(|(_, (kept, _))| is_meant(kept));
+        let oldest = meant.min_by_key(|(_, (_, until))| *until);
+        if let Some(oldest) = oldest.map(|(secret, _)| secret.clone()) {
+            self.all.remove(&oldest);
+        }
     }
 
     fn find(&self, secret: &str, now: Millis) -> Option<&T> {
@@ -185,10 +195,12 @@ mod tests {
         assert_eq!(found.credential, token(1));
         assert!(sessions.find(&first, Millis(SESSION_S * 1_000)).is_none());
         assert!(sessions.find("", Millis(0)).is_none());
+        let second = sessions.begin(token(2), None, Millis(1)).unwrap();
         for _ in 0..SESSIONS_MAX {
-            sessions.begin(token(2), None, Millis(1)).unwrap();
+            sessions.begin(token(2), None, Millis(2)).unwrap();
         }
-        assert!(sessions.find(&first, Millis(1)).is_none(), "the oldest session ends");
+        assert!(sessions.find(&first, Millis(2)).is_some(), "others cannot end it");
+        assert!(sessions.find(&second, Millis(2)).is_none(), "the oldest session of `2` ends");
         assert_eq!(lock(&sessions.open).all.len(), SESSIONS_MAX);
         let last = sessions.begin(token(3), None, Millis(1)).unwrap();
         sessions.end(&last);

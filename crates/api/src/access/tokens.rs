@@ -35,7 +35,7 @@ const HEAD: &str = "\
 pub type Fingerprint = [u8; 32];
 
 /// How a client shows who it is.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
 pub enum EntryKind {
     /// It sends a token.
     Token,
