@@ -85,6 +85,8 @@ pub struct ListJobs {
     queue: Vec<u8>,
     state: State,
     has_bodies: bool,
+    /// Whether the client may see bodies, and so the errors of workers.
+    sees_bodies: bool,
     limit: usize,
     cursor: ListCursor,
 }
@@ -108,7 +110,8 @@ impl ListJobs {
         if has_bodies && limit > BODIES_MAX {
             return Err(bad("limit", "a page with bodies has at most 100 jobs"));
         }
-        let mut list = ListJobs { queue, state, has_bodies, limit, cursor: ListCursor::default() };
+        let (sees_bodies, cursor) = (false, ListCursor::default());
+        let mut list = ListJobs { queue, state, has_bodies, sees_bodies, limit, cursor };
         if let Some(text) = query.get("cursor") {
             let place = key.read(&list.id(), text)?;
             list.cursor =
@@ -141,8 +144,8 @@ impl Api {
         query: &Query,
     ) -> Result<ListJobs, Problem> {
         let list = ListJobs::read(&self.cursor_key, queue, query)?;
-        let has_bodies = list.has_bodies && self.sees_bodies(principal);
-        Ok(ListJobs { has_bodies, ..list })
+        let sees_bodies = self.sees_bodies(principal);
+        Ok(ListJobs { has_bodies: list.has_bodies && sees_bodies, sees_bodies, ..list })
     }
 
     /// A page of the jobs of a queue.
@@ -171,7 +174,9 @@ impl Api {
             Some((page, rows))
         });
         let (page, rows) = page.await?.ok_or_else(|| Problem::no_queue(&list.queue))?;
-        let items = rows.into_iter().map(|(row, body)| shown(&row, body, &list.queue, &moments));
+        let bodies = list.sees_bodies.then_some(&self.setup.bodies);
+        let items =
+            rows.into_iter().map(|(row, body)| shown(&row, body, &list.queue, &moments, bodies));
         Ok(types::Jobs {
             items: items.collect(),
             next: page.next.map(|next| self.cursor_key.written(&list.id(), &written_place(&next))),
@@ -230,7 +235,9 @@ impl Api {
         });
         let bodies = if list.has_bodies { self.beginnings(&rows).await? } else { Vec::new() };
         let bodies = bodies.into_iter().map(Some).chain(std::iter::repeat(None));
-        let items = rows.iter().zip(bodies).map(|(row, body)| row.shown(body, &list.queue));
+        let settings = list.sees_bodies.then_some(&self.setup.bodies);
+        let items =
+            rows.iter().zip(bodies).map(|(row, body)| row.shown(body, &list.queue, settings));
         let moments = Moments::of(&self.turn());
         Ok(types::Jobs {
             items: items.collect(),
@@ -341,7 +348,12 @@ struct LeasedRow {
 }
 
 impl LeasedRow {
-    fn shown(&self, body: Option<types::BodyText>, queue: &[u8]) -> types::Job {
+    fn shown(
+        &self,
+        body: Option<types::BodyText>,
+        queue: &[u8],
+        bodies: Option<&BodySettings>,
+    ) -> types::Job {
         let row = &self.row;
         let view = job::JobView {
             facts: &row.facts,
@@ -349,6 +361,7 @@ impl LeasedRow {
             body_bytes: row.body_len,
             unique: &row.unique,
             is_durable: row.is_durable,
+            bodies,
         };
         let memory = match row.body {
             Some(_) => types::JobMemory::Resident,
@@ -396,6 +409,7 @@ pub(crate) fn shown(
     body: Option<types::BodyText>,
     queue: &[u8],
     moments: &Moments,
+    bodies: Option<&BodySettings>,
 ) -> types::Job {
     let memory = match (row.is_cold, &row.body) {
         (true, _) => types::JobMemory::Cold,
@@ -408,6 +422,7 @@ pub(crate) fn shown(
         body_bytes: row.body_len,
         unique: &row.unique,
         is_durable: row.is_durable,
+        bodies,
     };
     types::Job { memory: Some(memory), body, ..view.shown(queue, moments) }
 }

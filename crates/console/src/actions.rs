@@ -259,7 +259,7 @@ pub(crate) async fn delete_job(
 ) -> Result<Response> {
     operator(&principal)?;
     let id = number(&id)?;
-    let queue = api.job(JobId(id)).await?.queue;
+    let queue = api.job(&principal, JobId(id)).await?.queue;
     api.end_job(JobId(id), form.get("force") == Some("true"), &ANY).await?;
     Ok(back(&link::queue(&queue), "ended"))
 }

@@ -75,7 +75,7 @@ pub(crate) async fn redrive_job(
     let id = number(&id)?;
     let asked = StartOperation {
         ids: Some(vec![id]),
-        ..StartOperation::new(OperationKind::Redrive, api.job(JobId(id)).await?.queue)
+        ..StartOperation::new(OperationKind::Redrive, api.job(&principal, JobId(id)).await?.queue)
     };
     start(&api, &principal, &asked).await
 }

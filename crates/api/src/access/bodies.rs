@@ -247,6 +247,16 @@ fn behind<'m>(masks: &[&'m [String]], name: &str) -> Vec<&'m [String]> {
     split.filter(|(step, _)| *step == name).map(|(_, rest)| rest).collect()
 }
 
+/// The error of a worker. It can have parts of a body, so it obeys the same settings. `None`: they
+/// hide it.
+pub(crate) fn shown_error(error: &[u8], bodies: Option<&BodySettings>) -> Option<String> {
+    if error.is_empty() {
+        return Some(String::new());
+    }
+    let shown = bodies?.masked(error)?;
+    Some(String::from_utf8_lossy(&shown).into_owned())
+}
+
 impl Api {
     /// Checks that the client may see the bodies of jobs.
     pub(crate) fn check_bodies(&self, principal: &Principal) -> Result<(), Problem> {
@@ -260,6 +270,11 @@ impl Api {
     /// Whether the client may see the bodies of jobs.
     pub fn sees_bodies(&self, principal: &Principal) -> bool {
         self.check_bodies(principal).is_ok()
+    }
+
+    /// The settings for bodies, if the client may see bodies.
+    pub(crate) fn bodies_for(&self, principal: &Principal) -> Option<&BodySettings> {
+        self.sees_bodies(principal).then_some(&self.setup.bodies)
     }
 
     /// A body as clients see it.

@@ -340,6 +340,7 @@ impl Api {
                 body_bytes: status.body_len,
                 unique: &[],
                 is_durable: turn.job_segment(handout.id) != 0,
+                bodies: Some(&self.setup.bodies),
             };
             let job = view.shown(turn.queue_name(status.queue), &Moments::of(&turn));
             (job, until.since(turn.now()))

@@ -17,7 +17,7 @@ use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
 use crate::access::Principal;
-use crate::access::bodies::ShownBody;
+use crate::access::bodies::{BodySettings, ShownBody, shown_error};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::server::connections::shown_id;
@@ -55,11 +55,12 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 )]
 pub(crate) async fn get_job(
     Shared(api): Shared<Api>,
+    Extension(principal): Extension<Principal>,
     JobNumber(id): JobNumber,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    match api.job_with_version(id).await {
+    match api.job_with_version(&principal, id).await {
         Ok((job, version)) => Ok(with_version(&job, &version)),
         Err(problem) => Err(api.or_ended(id, problem).await),
     }
@@ -127,11 +128,15 @@ fn in_form(form: BodyForm, body: &[u8]) -> Result<Response, Problem> {
 
 impl Api {
     /// One job, without its body.
-    pub async fn job(&self, id: JobId) -> Result<types::Job, Problem> {
-        self.job_with_version(id).await.map(|(job, _)| job)
+    pub async fn job(&self, principal: &Principal, id: JobId) -> Result<types::Job, Problem> {
+        self.job_with_version(principal, id).await.map(|(job, _)| job)
     }
 
-    async fn job_with_version(&self, id: JobId) -> Result<(types::Job, Version), Problem> {
+    async fn job_with_version(
+        &self,
+        principal: &Principal,
+        id: JobId,
+    ) -> Result<(types::Job, Version), Problem> {
         let _session = self.session_with(id).await?;
         let turn = self.turn();
         let status = turn.job_status(id).value.map_err(|_| no_job(id))?;
@@ -141,6 +146,7 @@ impl Api {
             body_bytes: status.body_len,
             unique: &[],
             is_durable: turn.job_segment(id) != 0,
+            bodies: self.bodies_for(principal),
         };
         let shown = view.shown(turn.queue_name(status.queue), &Moments::of(&turn));
         let holder = turn
@@ -242,6 +248,8 @@ pub(crate) struct JobView<'a> {
     pub(crate) body_bytes: usize,
     pub(crate) unique: &'a [u8],
     pub(crate) is_durable: bool,
+    /// The settings for bodies, if the client may see bodies.
+    pub(crate) bodies: Option<&'a BodySettings>,
 }
 
 impl JobView<'_> {
@@ -277,7 +285,7 @@ impl JobView<'_> {
                 failures: counters.failures,
             },
             attempts: facts.attempts,
-            dead: facts.death.as_deref().map(|death| dead_letter(death, moments)),
+            dead: facts.death.as_deref().map(|death| dead_letter(death, moments, self.bodies)),
             body_bytes: self.body_bytes as u64,
             unique: (!self.unique.is_empty()).then(|| shown_name(self.unique)),
             is_durable: self.is_durable,
@@ -301,7 +309,11 @@ pub(crate) fn shown_cause(cause: DeathCause) -> types::DeathCause {
     }
 }
 
-fn dead_letter(death: &Death, moments: &Moments) -> types::DeadLetter {
+fn dead_letter(
+    death: &Death,
+    moments: &Moments,
+    bodies: Option<&BodySettings>,
+) -> types::DeadLetter {
     let written = |moment| moment::written(moments.wall(moment));
     types::DeadLetter {
         died_at: written(death.died),
@@ -311,7 +323,7 @@ fn dead_letter(death: &Death, moments: &Moments) -> types::DeadLetter {
         origin: (!death.origin.is_empty()).then(|| shown_name(&death.origin)),
         worker: (!death.worker.is_empty())
             .then(|| String::from_utf8_lossy(&death.worker).into_owned()),
-        error: String::from_utf8_lossy(&death.error).into_owned(),
+        error: shown_error(&death.error, bodies),
     }
 }
 

@@ -23,7 +23,7 @@ use job_history::{
 use memchr::memmem;
 
 use crate::access::Principal;
-use crate::access::bodies::{BodySettings, ShownBody};
+use crate::access::bodies::{BodySettings, ShownBody, shown_error};
 use crate::act::with_json;
 use crate::jobs::job::{JobNumber, no_job, with_body};
 use crate::jobs::{BODIES_MAX, beginning};
@@ -473,7 +473,7 @@ impl Api {
         principal: &Principal,
         entry: PastEntry,
     ) -> Result<types::PastJob, Problem> {
-        let bodies = self.sees_bodies(principal).then_some(&self.setup.bodies);
+        let bodies = self.bodies_for(principal);
         self.read_entry(entry).await.map(|entry| shown(&entry, bodies))
     }
 
@@ -630,16 +630,6 @@ fn shown_attempt(attempt: &Attempt, bodies: Option<&BodySettings>) -> types::Pas
         worker: (!attempt.worker.is_empty()).then(|| shown_name(&attempt.worker)),
         error: shown_error(&attempt.error, bodies),
     }
-}
-
-/// The error of a worker. It can have parts of a body, so it obeys the same settings. `None`: they
-/// hide it.
-fn shown_error(error: &[u8], bodies: Option<&BodySettings>) -> Option<String> {
-    if error.is_empty() {
-        return Some(String::new());
-    }
-    let shown = bodies?.masked(error)?;
-    Some(String::from_utf8_lossy(&shown).into_owned())
 }
 
 fn shown_times(times: &Times) -> types::PastTimes {

@@ -279,7 +279,8 @@ impl Api {
             for (mut row, body) in scan.found {
                 // Without a log, no job is durable, whatever its kind is.
                 row.is_durable &= has_log;
-                shown.items.push(jobs::shown(&row, body, &search.queue, &moments));
+                let bodies = search.has_bodies.then_some(&self.setup.bodies);
+                shown.items.push(jobs::shown(&row, body, &search.queue, &moments, bodies));
             }
             place = match scan.next {
                 Some(cursor) => Place { cursor, ..place },

@@ -18,8 +18,9 @@ pub struct DeadLetter {
     pub origin: Option<String>,
     /// The address of the last worker. `null` if it is unknown.
     pub worker: Option<String>,
-    /// The beginning of the error that the worker reported, as text. Empty if it reported none.
-    pub error: String,
+    /// The beginning of the error that the worker reported, as text. Empty if it reported none. `null` if the
+    /// client may not see bodies, or if values in them are masked and this error cannot be read.
+    pub error: Option<String>,
 }
 
 /// How the last attempt at a dead letter failed, or why it is one without a failure.

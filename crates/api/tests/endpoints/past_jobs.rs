@@ -2,7 +2,7 @@
 
 use api::types::Role;
 use api::{AccessSettings, BodySettings, JsonPointer};
-use broker::policy::{KeptBody, OnDuplicate, Rule, Rules, Setting, UniqueWindow};
+use broker::policy::{DeadTarget, KeptBody, OnDuplicate, Rule, Rules, Setting, UniqueWindow};
 use broker::{GrabOrder, JobId, NewJob, News, Patience, Take};
 use serde_json::{Value, json};
 
@@ -252,6 +252,14 @@ fn bodies_obey_their_rules() {
 
 /// Puts a job whose worker reports an exception, and that then ends.
 fn failed(world: &World, exception: &[u8]) -> u64 {
+    let id = fail(world, exception);
+    assert_eq!(world.ask("DELETE", &format!("/jobs/{id}")).status, 204);
+    world.api.collect_past_jobs();
+    id
+}
+
+/// Puts a job whose worker reports an exception.
+fn fail(world: &World, exception: &[u8]) -> u64 {
     let id = world.put(b"mail", NewJob::default(), b"x");
     let mut turn = world.broker.turn(world.now());
     let session = turn.open_session(0);
@@ -262,8 +270,6 @@ fn failed(world: &World, exception: &[u8]) -> u64 {
     caller.fail(JobId(id), &News::Exception(exception.into())).value.unwrap();
     turn.close_session(session);
     drop(turn);
-    assert_eq!(world.ask("DELETE", &format!("/jobs/{id}")).status, 204);
-    world.api.collect_past_jobs();
     id
 }
 
@@ -292,6 +298,39 @@ fn errors_of_workers_obey_the_rules_of_bodies() {
     assert_eq!(error_of(&world, id), Value::Null);
     let id = failed(&world, b"");
     assert_eq!(error_of(&world, id), "", "there is nothing to hide");
+}
+
+#[test]
+fn errors_of_dead_letters_obey_the_rules_of_bodies() {
+    let error_of = |world: &World, exception: &[u8]| {
+        let settings =
+            [Setting::Retries(true), Setting::RetryLimit(0), Setting::DeadQueue(DeadTarget::Bury)];
+        let rules = Rules(vec![Rule::new(["mail"], settings)]);
+        let _ = world.broker.turn(world.now()).set_policies(rules);
+        let id = fail(world, exception);
+        let one = world.get(&format!("/jobs/{id}"))["dead"]["error"].clone();
+        let list = world.get("/queues/mail/jobs?state=buried");
+        let found = world.get("/search?queue=mail&state=buried");
+        for page in [list, found] {
+            assert_eq!(page["items"][0]["dead"]["error"], one, "{page}");
+        }
+        assert_eq!(world.ask("DELETE", &format!("/jobs/{id}")).status, 204);
+        one
+    };
+    let masks = vec![JsonPointer::parse("/pin").unwrap()];
+    let world = World::with_bodies(BodySettings { masks, ..BodySettings::default() });
+    assert_eq!(error_of(&world, br#"{"pin":1,"to":"ann"}"#), r#"{"pin":"***","to":"ann"}"#);
+    assert_eq!(error_of(&world, br#"{"pin":1"#), Value::Null);
+    assert_eq!(error_of(&world, b"no route"), "no route");
+
+    let hidden = BodySettings { shown_to: Some(Role::Admin), ..BodySettings::default() };
+    let world = World::with_anonymous(Role::Operator, hidden);
+    assert_eq!(error_of(&world, b"no card 1234"), Value::Null);
+    // The number of jobs that a filter finds would tell whether the text is there.
+    let asked = json!({
+        "kind": "redrive", "queue": "mail", "dry_run": true, "only": { "error": "1234" },
+    });
+    assert_eq!(world.post("/operations", &asked).status, 401);
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) async fn page(
     uri: Uri,
 ) -> Result<Response> {
     let id = number_of(&id)?;
-    let job = match api.job(JobId(id)).await {
+    let job = match api.job(&principal, JobId(id)).await {
         Ok(job) => job,
         Err(problem) => {
             // The history may have a job that has ended.
@@ -153,7 +153,11 @@ fn dead_letter(t: &Texts, dead: &DeadLetter) -> Markup {
                     dt { (texts.origin) } dd { (link::to_queue(t, origin)) }
                 }
                 @if let Some(worker) = &dead.worker { dt { (texts.last_worker) } dd { (worker) } }
-                @if !dead.error.is_empty() { dt { (texts.error) } dd { code { (dead.error) } } }
+                @match &dead.error {
+                    Some(error) if error.is_empty() => {}
+                    Some(error) => { dt { (texts.error) } dd { code { (error) } } }
+                    None => { dt { (texts.error) } dd { em { (t.history.hidden_error) } } }
+                }
                 @if let Some(ends) = &dead.ends_at {
                     dt { (texts.removed) } dd { (number::moment(ends)) }
                 }

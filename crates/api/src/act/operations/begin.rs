@@ -53,6 +53,10 @@ impl Api {
     ) -> Result<(types::Operation, Position), Problem> {
         let queue = self.turn().shown_name(&parse_name(&asked.queue)?);
         check(asked)?;
+        // The errors of workers can have parts of bodies, and the number of jobs tells which ones match.
+        if asked.only.as_ref().is_some_and(|only| only.error.is_some()) {
+            self.check_bodies(principal)?;
+        }
         let to = self.target(asked, &queue)?;
         let state = match (asked.kind, asked.state) {
             (OperationKind::Kick | OperationKind::Redrive, None) if asked.ids.is_none() => {
