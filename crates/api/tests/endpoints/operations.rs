@@ -187,6 +187,28 @@ fn counts(world: &World, queue: &str) -> [u64; 3] {
 }
 
 #[test]
+fn operations_that_wait_leave_the_search_for_jobs_to_others() {
+    let world = World::open();
+    put_many(&world, b"mail", 30, NewJob::default());
+    bury_all(&world, "mail");
+    let list = world.get("/queues/mail/jobs?state=buried");
+    let ids: Vec<u64> =
+        list["items"].as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect();
+    let slow = json!({ "kind": "kick", "queue": "mail", "ids": ids, "rate_per_s": 1 });
+    // As many as searches at one time.
+    for _ in 0..2 {
+        start(&world, &slow);
+    }
+    world.pass(1_500);
+    let begun = world.now();
+    for id in &ids {
+        world.get(&format!("/jobs/{id}"));
+    }
+    assert_eq!(world.now(), begun, "no request waited for the rate of an operation");
+    assert!(counts(&world, "mail")[2] > 20, "the operations run");
+}
+
+#[test]
 fn jobs_move_to_another_queue() {
     let world = World::open();
     put_many(&world, b"mail", 30, NewJob::default());

@@ -10,6 +10,7 @@ use broker::{
     Position, PutRefusal, RedriveRefusal, RedriveRefused, State, Turn,
 };
 use http_api::{DoorError, DoorSession, SessionKind};
+use tokio::sync::Semaphore;
 
 use super::{Operation, Refusals, Unsettled, Wanted};
 use crate::act::job::{move_refused, redrive_refused};
@@ -227,7 +228,8 @@ impl Api {
                         let left = operation.total - operation.progress().done;
                         let most = left.min(found);
                         let step = |most| self.step(operation, &session, state, most);
-                        let (count, has_more) = self.act(operation, &session, most, step).await?;
+                        let (count, has_more) =
+                            self.act(operation, &session, most, None, step).await?;
                         found -= count;
                         if !has_more {
                             break;
@@ -240,7 +242,7 @@ impl Api {
                 while operation.progress().done < operation.total {
                     let most = operation.total - operation.progress().done;
                     let step = |most| self.step_dead(operation, &session, &mut last, most);
-                    let (_, has_more) = self.act(operation, &session, most, step).await?;
+                    let (_, has_more) = self.act(operation, &session, most, None, step).await?;
                     if !has_more {
                         break;
                     }
@@ -301,36 +303,46 @@ impl Api {
                 break;
             }
             // A job that is not in memory is searched in the log, as for a request.
-            let _permit = self.finders.acquire().await;
+            let search = Some(&*self.finders);
             let step = |most| self.step_chosen(operation, session, &mut rest, most);
-            self.act(operation, session, left, step).await?;
+            self.act(operation, session, left, search, step).await?;
         }
         Ok(())
     }
 
     /// Takes a step of at most `most` jobs, and waits until its changes are durable. Returns the
-    /// number of changed jobs, and whether there can be more jobs.
+    /// number of changed jobs, and whether there can be more jobs. `search`: the limit of searches in the
+    /// log, if the step can need one.
     async fn act(
         &self,
         operation: &Operation,
         session: &DoorSession,
         most: u64,
+        search: Option<&Semaphore>,
         step: impl FnOnce(u64) -> Step,
     ) -> Result<(u64, bool), Problem> {
         let door = &self.setup.door;
         door.uncongested().await?;
         let of_rate = operation.rate_per_s.map_or(STEP_MAX, |rate| u64::from(rate).max(1));
+        // Requests wait for the same permits. So the operation has one only while it can search, and not while
+        // it waits for the disk or for its rate.
+        let permit = match search {
+            Some(search) => search.acquire().await.ok(),
+            None => None,
+        };
         let Step { count, skipped, refusals, after, next } = step(most.min(of_rate).min(STEP_MAX));
         operation.progress().unsettled = Unsettled { done: count, skipped, refusals, after };
+        let loaded = match next {
+            Next::Load => session.event().await.map(|event| event.value),
+            Next::Fail(_) | Next::More | Next::End => Ok(Event::Loaded),
+        };
+        drop(permit);
         self.settle(operation).await?;
-        match next {
-            Next::Fail(problem) => return Err(problem),
-            Next::Load => {
-                if let Event::Unreadable = session.event().await?.value {
-                    return Err(DoorError::Unreadable.into());
-                }
-            }
-            Next::More | Next::End => {}
+        if let Next::Fail(problem) = next {
+            return Err(problem);
+        }
+        if let Event::Unreadable = loaded? {
+            return Err(DoorError::Unreadable.into());
         }
         let has_more = !matches!(next, Next::End);
         match operation.rate_per_s {
