@@ -188,16 +188,19 @@ impl ListQueues {
 
 impl Cursor {
     fn written(&self, key: &CursorKey, sort: &str) -> String {
-        let place = format!("{:x} {}", self.number.to_bits(), shown_name(&self.name));
-        key.written(sort.as_bytes(), &place)
+        let mut place = format!("{:x} ", self.number.to_bits()).into_bytes();
+        // The bytes of the name, because a name with escapes can be too long for the head of a request.
+        place.extend_from_slice(&self.name);
+        key.written_bytes(sort.as_bytes(), &place)
     }
 
     fn read(key: &CursorKey, sort: &str, text: &str) -> Result<Cursor, Problem> {
-        let place = key.read(sort.as_bytes(), text)?;
+        let place = key.read_bytes(sort.as_bytes(), text)?;
         let damaged = || bad("cursor", "the cursor is damaged".to_owned());
-        let (number, name) = place.split_once(' ').ok_or_else(damaged)?;
+        let space = memchr::memchr(b' ', &place).ok_or_else(damaged)?;
+        let number = str::from_utf8(&place[..space]).map_err(|_| damaged())?;
         let number = u64::from_str_radix(number, 16).map_err(|_| damaged())?;
-        Ok(Cursor { number: f64::from_bits(number), name: parse_name(name)? })
+        Ok(Cursor { number: f64::from_bits(number), name: place[space + 1..].to_vec() })
     }
 }
 

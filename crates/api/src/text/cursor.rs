@@ -17,24 +17,40 @@ pub(crate) struct CursorKey(RandomState);
 impl CursorKey {
     /// The text of a cursor. `list` names the list that it belongs to.
     pub(crate) fn written(&self, list: &[u8], place: &str) -> String {
-        let sum = self.0.hash_one((list, place));
-        URL_SAFE_NO_PAD.encode(format!("{sum:016x}{place}"))
+        self.written_bytes(list, place.as_bytes())
+    }
+
+    /// Like `written`, for a place that does not have to be text.
+    pub(crate) fn written_bytes(&self, list: &[u8], place: &[u8]) -> String {
+        let mut bytes = self.sum(list, place).to_vec();
+        bytes.extend_from_slice(place);
+        URL_SAFE_NO_PAD.encode(bytes)
     }
 
     /// The place that a cursor of this list names.
     pub(crate) fn read(&self, list: &[u8], text: &str) -> Result<String, Problem> {
-        let place = || {
-            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-            let (sum, place) = text.split_at_checked(16)?;
-            let expected = format!("{:016x}", self.0.hash_one((list, place)));
-            (sum == expected).then(|| place.to_owned())
-        };
-        place().ok_or_else(|| {
-            let why = "the cursor belongs to another list, or the server was restarted; \
-                       begin again without a cursor";
-            Problem::new(ProblemKind::BadCursor, why).of_parameter("cursor")
-        })
+        String::from_utf8(self.read_bytes(list, text)?).map_err(|_| bad_cursor())
     }
+
+    /// Like `read`, for a place of `written_bytes`.
+    pub(crate) fn read_bytes(&self, list: &[u8], text: &str) -> Result<Vec<u8>, Problem> {
+        let place = || {
+            let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+            let (sum, place) = bytes.split_first_chunk()?;
+            (*sum == self.sum(list, place)).then(|| place.to_vec())
+        };
+        place().ok_or_else(bad_cursor)
+    }
+
+    fn sum(&self, list: &[u8], place: &[u8]) -> [u8; 8] {
+        self.0.hash_one((list, place)).to_le_bytes()
+    }
+}
+
+fn bad_cursor() -> Problem {
+    let why = "the cursor belongs to another list, or the server was restarted; begin again without a \
+               cursor";
+    Problem::new(ProblemKind::BadCursor, why).of_parameter("cursor")
 }
 
 /// The text of a place in a list of jobs: the last place, the place of the next block, the open blocks.
@@ -73,8 +89,11 @@ mod tests {
         assert!(key.read(b"jobs of b", &text).is_err());
         assert!(CursorKey::default().read(b"jobs of a", &text).is_err());
         let mut changed = URL_SAFE_NO_PAD.decode(&text).unwrap();
-        changed[16] ^= 1;
+        changed[8] ^= 1;
         assert!(key.read(b"jobs of a", &URL_SAFE_NO_PAD.encode(changed)).is_err());
+        let name = key.written_bytes(b"queues", &[0xff; 9]);
+        assert_eq!(key.read_bytes(b"queues", &name).unwrap(), [0xff; 9]);
+        assert!(key.read(b"queues", &name).is_err(), "it is no text");
         for garbage in ["", "AAAA", "%", "éééé"] {
             assert!(key.read(b"jobs of a", garbage).is_err());
         }

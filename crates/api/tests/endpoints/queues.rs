@@ -84,6 +84,24 @@ fn a_cursor_works_only_with_its_order() {
 }
 
 #[test]
+fn a_cursor_behind_the_longest_name_fits_the_head_of_a_request() {
+    let world = World::open();
+    // Escapes make this name three times as long.
+    for name in [&[0xff; 8_180][..], &[0xfe; 8_180]] {
+        world.put(name, NewJob::default(), b"x");
+    }
+    let (mut cursor, mut names) = (String::new(), BTreeSet::new());
+    loop {
+        let page = world.get(&format!("/queues?limit=1{cursor}"));
+        names.insert(page["items"][0]["name"].as_str().unwrap().to_owned());
+        let Some(next) = page["next"].as_str() else { break };
+        assert!(next.len() < 12_000, "the head of a request has at most 16 KiB: {}", next.len());
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(names.len(), 3, "the queue `default` always exists");
+}
+
+#[test]
 fn lists_are_filtered() {
     let world = world();
     let mut turn = world.broker.turn(world.now());
