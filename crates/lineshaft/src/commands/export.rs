@@ -22,6 +22,8 @@ struct Kept {
     order: u64,
     job: Job,
     body: Vec<u8>,
+    /// The job has facts for which a line has no field.
+    loses_facts: bool,
 }
 
 /// Writes all jobs of the queues, in their order.
@@ -57,6 +59,14 @@ fn export(arguments: ExportArguments) -> Result<ExitCode> {
     }
     out.flush()?;
     eprintln!("{} written", counted(jobs.len() as u64, "job"));
+    let losing = jobs.iter().filter(|kept| kept.loses_facts).count() as u64;
+    if losing > 0 {
+        eprintln!(
+            "lineshaft: {} written without its failed attempts, its facts as a dead letter, or its key for \
+             limits: the lines have no fields for these",
+            counted(losing, "job")
+        );
+    }
     if let Some(refusal) = contents.refusal {
         eprintln!("lineshaft: only the intact part was read: {refusal}");
         return Ok(ExitCode::from(exit::DAMAGED_DATA));
@@ -97,6 +107,7 @@ impl Kept {
             order: if facts.order == 0 { facts.id.0 } else { facts.order },
             job,
             body: body.to_vec(),
+            loses_facts: facts.death.is_some() || facts.attempts > 0 || facts.group.is_some(),
         };
         // If the client gave a time of the wall clock, write the same time.
         if let Some(Millis(wall)) = facts.wall.filter(|_| kept.job.by_clock) {

@@ -111,6 +111,29 @@ fn a_running_server_is_exported_through_a_backup() {
 }
 
 #[test]
+fn an_export_names_what_it_cannot_write() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let config = place.join("policies.toml");
+    fs::write(&config, "[[policy]]\nmatch = \"mail\"\nretries = { limit = 0 }\n").unwrap();
+    let data = place.join("lineshaft-data");
+    let arguments = ["--data", data.to_str().unwrap(), "--config", config.to_str().unwrap()];
+    let server = Program::serve_on(&["beanstalk"], path(), &arguments).start().unwrap();
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    client.put(0, 0, 60, b"good").unwrap();
+    server.terminate().unwrap();
+    assert!(!done(place, &["export", "--all"]).contains("without"));
+
+    let server = Program::serve_on(&["beanstalk"], path(), &arguments).start().unwrap();
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    let id = client.reserve(0).unwrap().unwrap().id;
+    client.expect(&format!("release {id} 0 0"), "RELEASED").unwrap();
+    server.terminate().unwrap();
+    let said = done(place, &["export", "--all"]);
+    assert!(said.contains("1 job written without its failed attempts"), "{said}");
+}
+
+#[test]
 fn unique_jobs_keep_their_keys() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
