@@ -271,8 +271,10 @@ async fn serve_reports(
     link: &mut BufReader<NodeLink>,
     mut report: Report,
 ) -> io::Result<()> {
+    // A link is of one process. When it ends, this node forgets that one only.
+    let of = (report.node, report.incarnation);
     loop {
-        if report.lineage != shared.identity.lineage {
+        if report.lineage != shared.identity.lineage || (report.node, report.incarnation) != of {
             return Err(ErrorKind::InvalidData.into());
         }
         let input = Input::Reported { report, is_live: true };
