@@ -62,8 +62,8 @@ fn export(arguments: ExportArguments) -> Result<ExitCode> {
     let losing = jobs.iter().filter(|kept| kept.loses_facts).count() as u64;
     if losing > 0 {
         eprintln!(
-            "lineshaft: {} written without its failed attempts, its facts as a dead letter, or its key for \
-             limits: the lines have no fields for these",
+            "lineshaft: {} lost something: failed attempts, facts as a dead letter, or a key for limits or fair \
+             shares; the lines have no fields for these",
             counted(losing, "job")
         );
     }

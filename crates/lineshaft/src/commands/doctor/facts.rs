@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::time::{Duration, Instant};
 
 use api::types::{Log, Server};
@@ -21,6 +20,9 @@ const SYNCS: usize = 20;
 const WRITE_BYTES: usize = 4096;
 /// The length of the accept queues that the system allows.
 const SOMAXCONN: &str = "/proc/sys/net/core/somaxconn";
+/// The file of the measured syncs.
+const PROBE: &str = "lineshaft-doctor.tmp";
+
 /// All facts.
 #[derive(Debug)]
 pub(super) struct Facts {
@@ -97,10 +99,11 @@ impl Data {
 
 /// Writes and syncs a file in this folder again and again.
 fn measure(folder: &Path) -> io::Result<Vec<Duration>> {
-    let path = folder.join(format!("lineshaft-doctor-{}.tmp", process::id()));
+    let path = folder.join(PROBE);
+    // An interrupted command can have left it. The file keeps its name while it is measured: some file systems do
+    // not sync a file without one.
+    let _ = fs::remove_file(&path);
     let mut file = File::create_new(&path)?;
-    // Now, so that nothing stays if the command is interrupted. The file exists until it is closed.
-    fs::remove_file(&path)?;
     let mut syncs = Vec::with_capacity(SYNCS);
     let done = (0..SYNCS).try_for_each(|_| {
         file.write_all(&[0x5A; WRITE_BYTES])?;
@@ -109,6 +112,7 @@ fn measure(folder: &Path) -> io::Result<Vec<Duration>> {
         syncs.push(began.elapsed());
         Ok(())
     });
+    let _ = fs::remove_file(&path);
     syncs.sort();
     done.map(|()| syncs)
 }
