@@ -166,11 +166,6 @@ impl Principal {
         }
     }
 
-    /// Whether the server recognized the client by a session.
-    pub fn has_session(&self) -> bool {
-        self.session.is_some()
-    }
-
     /// Checks that the client has this role.
     pub fn require(&self, role: Role) -> Result<(), Problem> {
         if self.role >= role {
@@ -378,7 +373,8 @@ impl Api {
         principal: &Principal,
         headers: &HeaderMap,
     ) -> Result<HeaderValue, Problem> {
-        if let Some(secret) = session_secret(headers, &principal.peer) {
+        let secret = session_secret(headers, &principal.peer);
+        if let Some(secret) = secret.filter(|_| principal.via == Via::Session) {
             self.access.sessions.end(&secret);
         }
         cookie(headers, &principal.peer, "", 0)

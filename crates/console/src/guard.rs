@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::types::Role;
+use api::types::{Role, Via};
 use api::{Api, Asked, Principal, Problem, ProblemKind};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::Next;
@@ -69,13 +69,14 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
             return refused;
         }
     };
-    if path == "/logout" && !principal.has_session() {
+    if path == "/logout" && principal.via != Via::Session {
         // No session ends. So everybody can ask for this, and must not push out the lines about changes.
         asked = None;
     }
     let place = Place::of(request.headers(), &principal);
-    let pending = api.begin(Some(principal.clone()), asked);
     let checked = check(&api, &mut request, &principal).await;
+    // Nothing has changed so far. So a client that leaves while it sends a form leaves no line.
+    let pending = api.begin(Some(principal.clone()), asked);
     let form = request.extensions().get::<Form>().cloned().unwrap_or_default();
     let mut response = match checked {
         Ok(()) => {

@@ -29,6 +29,9 @@ const CHANGES_MAX: usize = 1_000;
 /// Lines about refused requests in memory. They have their own limit, so that a client without
 /// rights cannot push out the lines about changes.
 const REFUSALS_MAX: usize = 200;
+/// Lines in memory about clients with fewer rights than an operator. They only begin and end sessions. So a
+/// viewer cannot push out the lines about changes either.
+const SIGN_INS_MAX: usize = 200;
 /// The longest action, in bytes.
 const ACTION_BYTES_MAX: usize = 500;
 /// The status in a line about a change whose client left before the response. The change may have
@@ -69,6 +72,7 @@ pub(crate) struct Audit {
 struct Lines {
     /// The newest line is the last one.
     changes: VecDeque<(Millis, types::AuditLine)>,
+    sign_ins: VecDeque<(Millis, types::AuditLine)>,
     refusals: VecDeque<(Millis, types::AuditLine)>,
     count: u64,
     /// The current second, and the number of refused requests in it.
@@ -200,8 +204,8 @@ impl Api {
         let moments = Moments::of(&self.turn());
         let lines = self.access.audit.lines();
         let before = before.unwrap_or(u64::MAX);
-        let both = lines.changes.iter().chain(&lines.refusals);
-        let mut all: Vec<_> = both.filter(|(_, line)| line.number < before).collect();
+        let all = lines.changes.iter().chain(&lines.sign_ins).chain(&lines.refusals);
+        let mut all: Vec<_> = all.filter(|(_, line)| line.number < before).collect();
         all.sort_unstable_by_key(|(_, line)| Reverse(line.number));
         let mut found = all.into_iter();
         let items: Vec<types::AuditLine> = found
@@ -222,7 +226,8 @@ impl Audit {
     /// Adds a line, and returns it with its number. `None` if too many requests were refused.
     fn add(&self, now: Millis, line: types::AuditLine) -> Option<types::AuditLine> {
         let mut lines = self.lines();
-        let is_refusal = line.problem.is_some();
+        // A refusal does not always have a problem, for example if an address is no text.
+        let is_refusal = line.problem.is_some() || line.status >= 400 && line.status != CLIENT_LEFT;
         if is_refusal {
             let second = now.0 / 1_000;
             let count = if lines.refused.0 == second { lines.refused.1 + 1 } else { 1 };
@@ -236,6 +241,8 @@ impl Audit {
         tracing::info!(target: "audit", "{}", said(&line));
         let (kept, most) = if is_refusal {
             (&mut lines.refusals, REFUSALS_MAX)
+        } else if line.role < Role::Operator {
+            (&mut lines.sign_ins, SIGN_INS_MAX)
         } else {
             (&mut lines.changes, CHANGES_MAX)
         };
@@ -302,5 +309,41 @@ impl Api {
             number.map_err(|_| Problem::new(ProblemKind::BadCursor, "begin again without a cursor"))
         });
         Ok(self.audit(before.transpose()?, query.limit()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(role: Role, status: u16, action: &str) -> types::AuditLine {
+        types::AuditLine {
+            number: 0,
+            at: String::new(),
+            who: "ann".to_owned(),
+            role,
+            via: Via::Token,
+            address: None,
+            action: action.to_owned(),
+            detail: None,
+            reason: None,
+            status,
+            problem: None,
+        }
+    }
+
+    #[test]
+    fn only_operators_push_out_the_lines_about_changes() {
+        let audit = Audit::default();
+        audit.add(Millis(0), line(Role::Operator, 204, "DELETE /jobs/1")).expect("it is noted");
+        for _ in 0..2 * CHANGES_MAX {
+            audit.add(Millis(0), line(Role::Viewer, 303, "POST /console/login"));
+            // The address of a page was no text.
+            audit.add(Millis(0), line(Role::Operator, 400, "POST /console/queues/%FF/pause"));
+        }
+        let lines = audit.lines();
+        assert_eq!(lines.changes.len(), 1);
+        assert_eq!(lines.sign_ins.len(), SIGN_INS_MAX);
+        assert!(lines.refusals.len() as u64 <= REFUSED_PER_S);
     }
 }
