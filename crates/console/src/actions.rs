@@ -50,7 +50,12 @@ pub(crate) fn form(principal: &Principal, address: &str, button: &str, fields: &
 }
 
 /// The actions of a queue, for clients that are allowed to use them.
-pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types::Queue) -> Markup {
+pub(crate) fn of_queue(
+    api: &Api,
+    texts: &Texts,
+    principal: &Principal,
+    queue: &api::types::Queue,
+) -> Markup {
     let (t, words) = (&texts.actions, &texts.words);
     let path = link::queue(&queue.name);
     let reason = reason(texts);
@@ -70,7 +75,7 @@ pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types:
             option value="" { (t.all_states) }
         }
     };
-    let redrive = redrive::fields(texts);
+    let redrive = redrive::fields(texts, api.sees_bodies(principal));
     let to = html! { (states) (other_queue(t)) (reason) };
     let confirm = html! {
         (states)

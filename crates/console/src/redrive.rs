@@ -25,7 +25,8 @@ const CAUSES: [(&str, DeathCause); 8] = [
 ];
 
 /// The fields that say which dead letters of a queue come back, and how fast.
-pub(crate) fn fields(texts: &Texts) -> Markup {
+/// `sees_errors`: the client can see the errors of workers.
+pub(crate) fn fields(texts: &Texts, sees_errors: bool) -> Markup {
     let t = &texts.actions;
     html! {
         select name="cause" aria-label=(t.which_cause) {
@@ -33,8 +34,10 @@ pub(crate) fn fields(texts: &Texts) -> Markup {
             @for (name, cause) in CAUSES { option value=(name) { (texts.job.death(cause)) } }
         }
         input name="key" autocomplete="off" placeholder=(t.key) aria-label=(t.key);
-        input name="error" autocomplete="off" placeholder=(t.text_in_error)
-            aria-label=(t.text_in_error);
+        @if sees_errors {
+            input name="error" autocomplete="off" placeholder=(t.text_in_error)
+                aria-label=(t.text_in_error);
+        }
         label {
             (t.older.0)
             input .short name="older" inputmode="numeric";

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use broker::limits::DEAD_ERROR_BYTES_MAX;
 use hyper::body::Bytes;
 use serde::de::IgnoredAny;
 
@@ -253,7 +254,12 @@ pub(crate) fn shown_error(error: &[u8], bodies: Option<&BodySettings>) -> Option
     if error.is_empty() {
         return Some(String::new());
     }
-    let shown = bodies?.masked(error)?;
+    let bodies = bodies?;
+    // An error that was cut can be the end of JSON, in which nothing can be masked.
+    if !bodies.masks.is_empty() && error.len() >= DEAD_ERROR_BYTES_MAX {
+        return None;
+    }
+    let shown = bodies.masked(error)?;
     Some(String::from_utf8_lossy(&shown).into_owned())
 }
 

@@ -59,7 +59,8 @@ pub struct DeadFilter {
     /// for. The policy of the queue that they came from says what their keys are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Their error contains this text.
+    /// Their error contains this text. Only a client that sees bodies can ask for this, and values that the server
+    /// masks are not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// They died at least this many seconds ago.

@@ -322,6 +322,17 @@ fn errors_of_dead_letters_obey_the_rules_of_bodies() {
     assert_eq!(error_of(&world, br#"{"pin":1,"to":"ann"}"#), r#"{"pin":"***","to":"ann"}"#);
     assert_eq!(error_of(&world, br#"{"pin":1"#), Value::Null);
     assert_eq!(error_of(&world, b"no route"), "no route");
+    let cut = br#"{"to":"ann","pin":1,"more":""#.iter().chain(&[b'x'; 1024]).copied();
+    assert_eq!(error_of(&world, &cut.collect::<Vec<u8>>()), Value::Null);
+    fail(&world, br#"{"pin":71,"to":"ann"}"#);
+    for (text, count) in [("ann", 1), ("71", 0)] {
+        let asked = json!({
+            "kind": "redrive", "queue": "mail", "dry_run": true, "only": { "error": text },
+        });
+        let id = world.post("/operations", &asked).body["id"].clone();
+        world.pass(1_000);
+        assert_eq!(world.get(&format!("/operations/{id}"))["done"], count, "{text}");
+    }
 
     let hidden = BodySettings { shown_to: Some(Role::Admin), ..BodySettings::default() };
     let world = World::with_anonymous(Role::Operator, hidden);

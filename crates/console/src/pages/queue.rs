@@ -80,7 +80,7 @@ pub(crate) async fn page(
             p { a href=(link::queue_history(&queue.name)) { (t.history.title) } }
         }
         (actions::done(t, &uri))
-        (actions::of_queue(t, &principal, &queue))
+        (actions::of_queue(&api, t, &principal, &queue))
         section #counts data-live {
             div .tiles {
                 (tile("ready", queue.ready))

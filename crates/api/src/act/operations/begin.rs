@@ -55,7 +55,7 @@ impl Api {
         check(asked)?;
         // The errors of workers can have parts of bodies, and the number of jobs tells which ones match.
         if asked.only.as_ref().is_some_and(|only| only.error.is_some()) {
-            self.check_bodies(principal)?;
+            self.check_bodies(principal).map_err(|problem| problem.of_parameter("only"))?;
         }
         let to = self.target(asked, &queue)?;
         let state = match (asked.kind, asked.state) {

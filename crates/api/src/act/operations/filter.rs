@@ -2,6 +2,7 @@
 
 use broker::{Death, Millis};
 
+use crate::access::bodies::{BodySettings, shown_error};
 use crate::jobs::job::shown_cause;
 use crate::problem::Problem;
 use crate::text::name::parse_name;
@@ -30,11 +31,12 @@ impl Filter {
     }
 
     /// Whether a dead letter of this queue is one of those that the client wants. `has_key` says
-    /// whether a key of the letter has these bytes.
+    /// whether a key of the letter has these bytes. Values that `bodies` masks are not found.
     pub(super) fn fits(
         &self,
         queue: &[u8],
         death: &Death,
+        bodies: &BodySettings,
         has_key: impl FnOnce(&[u8]) -> bool,
     ) -> bool {
         let types::DeadFilter { cause, origin: _, key, error, older_than_s, younger_than_s } =
@@ -45,9 +47,9 @@ impl Filter {
         let ms = |seconds: u64| seconds.saturating_mul(1000);
         cause.is_none_or(|cause| cause == shown_cause(death.cause))
             && self.origin.as_deref().is_none_or(|wanted| wanted == origin)
-            && error
-                .as_deref()
-                .is_none_or(|text| String::from_utf8_lossy(&death.error).contains(text))
+            && error.as_deref().is_none_or(|text| {
+                shown_error(&death.error, Some(bodies)).is_some_and(|error| error.contains(text))
+            })
             && older_than_s.is_none_or(|seconds| age_ms >= ms(seconds))
             && younger_than_s.is_none_or(|seconds| age_ms <= ms(seconds))
             && key.as_ref().is_none_or(|key| has_key(key.as_bytes()))
@@ -73,7 +75,7 @@ mod tests {
         };
         let fits = |asked: types::DeadFilter| {
             let filter = Filter::read(Some(&asked), Millis(20_000)).expect("it can be read");
-            filter.fits(b"dead.mail", &death, |key| key == b"acme")
+            filter.fits(b"dead.mail", &death, &BodySettings::default(), |key| key == b"acme")
         };
         let text = |text: &str| Some(text.to_owned());
         let none = types::DeadFilter::default();
@@ -97,7 +99,7 @@ mod tests {
         let buried = Death { origin: Box::default(), ..death };
         let own = types::DeadFilter { origin: text("mail"), ..none };
         let filter = Filter::read(Some(&own), Millis(20_000)).expect("it can be read");
-        let fits = |queue: &[u8]| filter.fits(queue, &buried, |_| false);
+        let fits = |queue: &[u8]| filter.fits(queue, &buried, &BodySettings::default(), |_| false);
         assert!(fits(b"mail") && !fits(b"other"));
     }
 }

@@ -13,6 +13,7 @@ use http_api::{DoorError, DoorSession, SessionKind};
 use tokio::sync::Semaphore;
 
 use super::{Operation, Refusals, Unsettled, Wanted};
+use crate::access::bodies::BodySettings;
 use crate::act::job::{move_refused, redrive_refused};
 use crate::act::refused;
 use crate::jobs::BLOCKS_MAX;
@@ -152,7 +153,7 @@ impl Operation {
     }
 
     /// Whether a job is as the operation wants it: a client may have changed it meanwhile.
-    fn wants(&self, turn: &Turn<'_>, id: JobId) -> bool {
+    fn wants(&self, turn: &Turn<'_>, bodies: &BodySettings, id: JobId) -> bool {
         let Ok(status) = turn.job_status(id).value else { return false };
         let state = status.facts.state;
         let has_state = match self.state {
@@ -170,7 +171,7 @@ impl Operation {
                     // One that died after the start can have come back already.
                     state != State::Leased
                         && death.died <= self.started
-                        && self.only.fits(&self.queue, death, has_key)
+                        && self.only.fits(&self.queue, death, bodies, has_key)
                 }
                 None => state == State::Buried && self.only.is_empty(),
             },
@@ -412,7 +413,7 @@ impl Api {
                 // It can have died again meanwhile.
                 let has_key = |key: &[u8]| turn.has_key(next.1, key);
                 death.died <= operation.started
-                    && operation.only.fits(&operation.queue, death, has_key)
+                    && operation.only.fits(&operation.queue, death, &self.setup.bodies, has_key)
             };
             if !death.is_some_and(|death| is_wanted(&death)) {
                 turn.count_work(1);
@@ -446,7 +447,7 @@ impl Api {
                 break;
             }
             *ids = rest;
-            if operation.wants(&turn, id) {
+            if operation.wants(&turn, &self.setup.bodies, id) {
                 let mut caller = turn.caller(session.id());
                 if !step.note(operation.change(&mut caller, id)) {
                     break;
