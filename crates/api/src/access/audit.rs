@@ -29,8 +29,8 @@ const CHANGES_MAX: usize = 1_000;
 /// Lines about refused requests in memory. They have their own limit, so that a client without
 /// rights cannot push out the lines about changes.
 const REFUSALS_MAX: usize = 200;
-/// Lines in memory about clients with fewer rights than an operator. They only begin and end sessions. So a
-/// viewer cannot push out the lines about changes either.
+/// Lines in memory about clients with fewer rights than an operator. They only sign in and out, and make
+/// one-time codes. So a viewer cannot push out the lines about changes either.
 const SIGN_INS_MAX: usize = 200;
 /// The longest action, in bytes.
 const ACTION_BYTES_MAX: usize = 500;

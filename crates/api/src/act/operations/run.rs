@@ -10,7 +10,6 @@ use broker::{
     Position, PutRefusal, RedriveRefusal, RedriveRefused, State, Turn,
 };
 use http_api::{DoorError, DoorSession, SessionKind};
-use tokio::sync::Semaphore;
 
 use super::{Operation, Refusals, Unsettled, Wanted};
 use crate::access::bodies::BodySettings;
@@ -230,7 +229,7 @@ impl Api {
                         let most = left.min(found);
                         let step = |most| self.step(operation, &session, state, most);
                         let (count, has_more) =
-                            self.act(operation, &session, most, None, step).await?;
+                            self.act(operation, &session, most, false, step).await?;
                         found -= count;
                         if !has_more {
                             break;
@@ -243,7 +242,7 @@ impl Api {
                 while operation.progress().done < operation.total {
                     let most = operation.total - operation.progress().done;
                     let step = |most| self.step_dead(operation, &session, &mut last, most);
-                    let (_, has_more) = self.act(operation, &session, most, None, step).await?;
+                    let (_, has_more) = self.act(operation, &session, most, false, step).await?;
                     if !has_more {
                         break;
                     }
@@ -304,22 +303,21 @@ impl Api {
                 break;
             }
             // A job that is not in memory is searched in the log, as for a request.
-            let search = Some(&*self.finders);
             let step = |most| self.step_chosen(operation, session, &mut rest, most);
-            self.act(operation, session, left, search, step).await?;
+            self.act(operation, session, left, true, step).await?;
         }
         Ok(())
     }
 
     /// Takes a step of at most `most` jobs, and waits until its changes are durable. Returns the
-    /// number of changed jobs, and whether there can be more jobs. `search`: the limit of searches in the
-    /// log, if the step can need one.
+    /// number of changed jobs, and whether there can be more jobs. `searches`: the step can need a search in
+    /// the log.
     async fn act(
         &self,
         operation: &Operation,
         session: &DoorSession,
         most: u64,
-        search: Option<&Semaphore>,
+        searches: bool,
         step: impl FnOnce(u64) -> Step,
     ) -> Result<(u64, bool), Problem> {
         let door = &self.setup.door;
@@ -327,10 +325,7 @@ impl Api {
         let of_rate = operation.rate_per_s.map_or(STEP_MAX, |rate| u64::from(rate).max(1));
         // Requests wait for the same permits. So the operation has one only while it can search, and not while
         // it waits for the disk or for its rate.
-        let permit = match search {
-            Some(search) => search.acquire().await.ok(),
-            None => None,
-        };
+        let permit = if searches { self.finders.acquire().await.ok() } else { None };
         let Step { count, skipped, refusals, after, next } = step(most.min(of_rate).min(STEP_MAX));
         operation.progress().unsettled = Unsettled { done: count, skipped, refusals, after };
         let loaded = match next {
