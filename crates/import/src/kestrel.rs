@@ -4,7 +4,6 @@
 //! data can contain bytes that look like a record.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::backlog::{Backlog, Body, Bytes, Job, PRIORITY, Place, at, check_body};
 use crate::input::{Fingerprint, Input};
+
+/// This many bytes of a file are enough to see whether it is one of Lineshaft's own.
+const BEGINNING_BYTES: u64 = 32;
 
 /// The items of one queue, while the files of its journal are read, oldest first.
 #[derive(Debug, Default)]
@@ -65,15 +67,40 @@ enum Change {
     Continue(i32, Item),
 }
 
-/// Whether a file with this name can be a journal. False for Lineshaft's own files.
-pub fn may_be_journal(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    let is_own = name == b"lock"
-        || name.ends_with(b".seg")
-        || name.starts_with(b"spare-")
-        || name.starts_with(b"blank-");
+/// Whether a file can be a journal.
+fn may_be_journal(name: &[u8], path: &Path) -> io::Result<bool> {
     // `~~` marks an unfinished rewrite. The original deletes such a file.
-    !is_own && !name.windows(2).any(|pair| pair == b"~~")
+    let is_unfinished = name.windows(2).any(|pair| pair == b"~~");
+    Ok(!is_unfinished && !is_own(name, path)?)
+}
+
+/// Whether a file is one of Lineshaft's own. The folder has such files if it is also a data folder.
+/// A queue can have the name of some of them. Then the first bytes of the file decide.
+fn is_own(name: &[u8], path: &Path) -> io::Result<bool> {
+    match name {
+        b"lock" => Ok(beginning(path)?.is_empty()),
+        _ if is_spare(name) => {
+            // A spare begins like a segment, or with zeros. No record of a journal does.
+            let bytes = beginning(path)?;
+            Ok(bytes.starts_with(b"LINESHFT") || bytes.iter().all(|byte| *byte == 0))
+        }
+        _ => Ok(name.ends_with(b".seg")),
+    }
+}
+
+/// Whether the log can give a spare this name: `spare-` or `blank-`, and a number.
+fn is_spare(name: &[u8]) -> bool {
+    let number = name.strip_prefix(b"spare-").or_else(|| name.strip_prefix(b"blank-"));
+    number.is_some_and(|number| {
+        (1..=18).contains(&number.len()) && number.iter().all(u8::is_ascii_digit)
+    })
+}
+
+/// The first bytes of a file.
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(BEGINNING_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads the journals in a folder.
@@ -83,9 +110,9 @@ pub fn open(folder: &Path) -> io::Result<Backlog> {
     let mut queues: BTreeMap<Vec<u8>, Files> = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        let name = entry.file_name();
-        if entry.file_type()?.is_file() && may_be_journal(&name) {
-            sort_in(&mut queues, name.as_bytes(), entry.path());
+        let (name, path) = (entry.file_name(), entry.path());
+        if entry.file_type()?.is_file() && may_be_journal(name.as_bytes(), &path)? {
+            sort_in(&mut queues, name.as_bytes(), path);
         }
     }
     for (name, files) in queues {

@@ -162,12 +162,23 @@ fn children_and_empty_queues_are_queues() {
         ("news", &[add(b"n")][..]),
         ("news+archive", &[add(b"n")]),
         ("news+empty", &[]),
-        ("lock", &[add(b"of Lineshaft")]),
+        ("lock", &[]),
         ("0000000001.seg", &[add(b"of Lineshaft")]),
+        ("spare-3", &[b"LINESHFT of Lineshaft".to_vec()]),
+        ("blank-4", &[vec![0; 100]]),
     ];
     let one = || vec!["n".to_owned()];
     let wanted = [("news", one()), ("news+archive", one()), ("news+empty", vec![])];
     assert_eq!(queues(&files), wanted.map(|(name, items)| (name.to_owned(), items)));
+}
+
+#[test]
+fn queues_can_have_the_names_of_files_of_lineshaft() {
+    let names = ["blank-", "blank-2", "lock", "spare-parts"];
+    let item = [add(b"x")];
+    let files = names.map(|name| (name, &item[..]));
+    let wanted = names.map(|name| (name.to_owned(), vec!["x".to_owned()]));
+    assert_eq!(queues(&files), wanted);
 }
 
 #[test]
@@ -179,6 +190,7 @@ fn a_journal_with_items_is_found() {
     };
     assert_eq!(found(&[]), None);
     assert_eq!(found(&[("q", &[add(b"a"), add(b"b"), REMOVE.into()])]), Some("q".into()));
+    assert_eq!(found(&[("lock", &[add(b"a")])]), Some("lock".into()));
     let emptied: [(&str, &[Vec<u8>]); 2] = [("q.1700", &[add(b"a")]), ("q", &[REMOVE.into()])];
     assert_eq!(found(&emptied), None);
     assert_eq!(found(&[("README", &[b"text".to_vec()])]), None);
