@@ -15,6 +15,11 @@ use crate::input::{Fingerprint, Input};
 /// This many bytes of a file are enough to see whether it is one of Lineshaft's own.
 const BEGINNING_BYTES: u64 = 32;
 
+/// Names of Lineshaft's own files, and ends of such names, that no journal has.
+const OWN_NAMES: [&[u8]; 5] =
+    [b"history.new", b"listen.json", b"listen.json.new", b"tokens.toml", b"tokens.toml.new"];
+const OWN_NAME_ENDS: [&[u8]; 3] = [b".seg", b".idx", b".idx-new"];
+
 /// The items of one queue, while the files of its journal are read, oldest first.
 #[derive(Debug, Default)]
 struct Journal {
@@ -75,16 +80,22 @@ fn may_be_journal(name: &[u8], path: &Path) -> io::Result<bool> {
 }
 
 /// Whether a file is one of Lineshaft's own. The folder has such files if it is also a data folder.
-/// A queue can have the name of some of them. Then the first bytes of the file decide.
+/// A queue can have the name of some of them. Then the first bytes of the file decide. With these
+/// files, the folder would become another source as soon as a server uses it.
 fn is_own(name: &[u8], path: &Path) -> io::Result<bool> {
     match name {
         b"lock" => Ok(beginning(path)?.is_empty()),
+        b"history" => Ok(beginning(path)?.starts_with(b"LSHIST\n")),
+        b"manifest" => Ok(beginning(path)?.starts_with(b"lineshaft backup ")),
         _ if is_spare(name) => {
             // A spare begins like a segment, or with zeros. No record of a journal does.
             let bytes = beginning(path)?;
             Ok(bytes.starts_with(b"LINESHFT") || bytes.iter().all(|byte| *byte == 0))
         }
-        _ => Ok(name.ends_with(b".seg")),
+        _ => {
+            let has_own_end = OWN_NAME_ENDS.iter().any(|end| name.ends_with(end));
+            Ok(has_own_end || OWN_NAMES.contains(&name))
+        }
     }
 }
 

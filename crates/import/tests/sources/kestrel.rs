@@ -174,11 +174,37 @@ fn children_and_empty_queues_are_queues() {
 
 #[test]
 fn queues_can_have_the_names_of_files_of_lineshaft() {
-    let names = ["blank-", "blank-2", "lock", "spare-parts"];
+    let names = ["blank-", "blank-2", "history", "lock", "manifest", "spare-parts"];
     let item = [add(b"x")];
     let files = names.map(|name| (name, &item[..]));
     let wanted = names.map(|name| (name.to_owned(), vec!["x".to_owned()]));
     assert_eq!(queues(&files), wanted);
+}
+
+#[test]
+fn a_folder_that_a_server_has_used_is_the_same_source() {
+    let folder = folder(&[("q", &[add(b"x")])]);
+    let before = kestrel::open(folder.path()).unwrap();
+    for (name, content) in [
+        ("0000000001.seg", &b"LINESHFT"[..]),
+        ("0000000001.idx", b"LINESIDX"),
+        ("0000000002.idx-new", b""),
+        ("history", b"LSHIST\n1"),
+        ("history.new", b"LSHIST"),
+        ("listen.json", b"{}"),
+        ("listen.json.new", b""),
+        ("lock", b""),
+        ("manifest", b"lineshaft backup 1\n"),
+        ("spare-1", b"LINESHFT"),
+        ("tokens.toml", b""),
+        ("tokens.toml.new", b""),
+    ] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    let after = kestrel::open(folder.path()).unwrap();
+    assert_eq!(after.losses, []);
+    assert_eq!((after.queues, after.sources), (before.queues, before.sources));
+    assert_eq!(after.fingerprint, before.fingerprint);
 }
 
 #[test]

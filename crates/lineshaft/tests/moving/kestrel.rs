@@ -95,6 +95,20 @@ fn a_folder_of_the_original_is_taken_over_in_its_place() {
 }
 
 #[test]
+fn a_source_in_the_data_folder_is_the_same_after_a_server_has_used_the_folder() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fill(&place.join("old"));
+    let import = ["import", "kestrel", "old", "--data", "old"];
+    let said = done(place, &import);
+    assert!(said.contains("Imported 5 jobs"), "{said}");
+    // A killed server leaves more files than one that stops.
+    serve(place, "old", &["kestrel"]).kill();
+    let said = done(place, &import);
+    assert!(said.contains("there is nothing to do"), "{said}");
+}
+
+#[test]
 fn a_cut_journal_gives_its_whole_items() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
