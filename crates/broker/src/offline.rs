@@ -190,8 +190,8 @@ pub struct ForeignJob<'a> {
     pub body: &'a [u8],
 }
 
-/// How an import numbers its jobs. All calls for one import must use the same value, even after a
-/// crash.
+/// How an import numbers its jobs, and what equal numbers mean. All calls for one import must use the
+/// same value, even after a crash.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Numbers {
     /// If a job's number is in this range, the job keeps it. No other job gets a number of this
@@ -202,6 +202,10 @@ pub struct Numbers {
     pub by_id: bool,
     /// The place of the import's first buried job.
     pub buried_from: u64,
+    /// Whether the source was imported before. Then a job with a number, queue and body that the
+    /// folder has is the same job. Otherwise it is a job of another server, because two servers can
+    /// give the same number to equal jobs.
+    pub again: bool,
 }
 
 /// What the import did with a job.
@@ -214,7 +218,8 @@ pub enum Added {
     /// It was not added. The queue has this job with the same key, and a submit would have joined
     /// that job.
     Joined(JobId),
-    /// It was not added. The folder already has a job with this number, queue and body.
+    /// It was not added. The source was imported before, and the folder still has a job with this
+    /// number, queue and body.
     Present,
 }
 
@@ -270,7 +275,7 @@ impl Importer {
 
     /// Chooses the numbers of a new import. `ids` are the lowest and the highest number in the
     /// source. `ascending` means that each job of the source has a number, and that these numbers
-    /// increase.
+    /// increase. If the source was imported before, the caller sets `again`.
     pub fn numbers(&self, ids: Option<(u64, u64)>, ascending: bool) -> Numbers {
         let turn = self.turn(0);
         let next = turn.core.engine.next_number();
@@ -280,6 +285,7 @@ impl Importer {
             kept: next..=last,
             by_id: ascending && lowest >= next && highest <= last,
             buried_from: turn.core.engine.next_buried_order(),
+            again: false,
         }
     }
 
@@ -403,7 +409,8 @@ fn add(
     }
     let wanted = job.id.filter(|id| *id > 0).map(JobId);
     let present = wanted.and_then(|id| core.engine.slot(id).ok());
-    if let Some(slot) = present
+    if numbers.again
+        && let Some(slot) = present
         && core.engine.queue_name(core.engine.queue_of(slot)) == job.queue
         && core.engine.body(slot).resident().is_some_and(|body| **body == *job.body)
     {

@@ -181,7 +181,7 @@ fn numbers_keys_and_equal_jobs_are_not_taken_twice() {
     };
     let first = [job(2, b"two"), keyed(5, b"key", b"five")];
     importer.add(&numbers, &first, (b"r", b"1"), 0).expect("there is room");
-    let numbers = importer.numbers(Some((2, 7)), true);
+    let numbers = offline::Numbers { again: true, ..importer.numbers(Some((2, 7)), true) };
     assert!(!numbers.by_id && numbers.kept == (6..=7));
     importer.reserve(&numbers, 0).expect("there is room");
     let again = [
@@ -204,6 +204,26 @@ fn numbers_keys_and_equal_jobs_are_not_taken_twice() {
         job.0.order
     };
     assert!(order(other.0) < order(7) && order(7) < order(four.0), "the order of the source");
+}
+
+#[test]
+fn equal_jobs_of_two_servers_are_two_jobs() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let importer = open(&disk);
+    for (server, wanted) in [(b"1", [1, 2]), (b"2", [3, 4])] {
+        let numbers = importer.numbers(Some((1, 2)), true);
+        importer.reserve(&numbers, 0).expect("there is room");
+        let jobs = [job(1, b"same"), job(2, b"same")];
+        let added = importer.add(&numbers, &jobs, (server, b"1"), 0).expect("there is room");
+        let got = [0_usize, 1].map(|index| match added[index] {
+            Added::Kept => jobs[index].id,
+            Added::New(id) => Some(id.0),
+            Added::Joined(_) | Added::Present => None,
+        });
+        assert_eq!(got, wanted.map(Some), "{added:?}");
+    }
+    importer.close(0).expect("the disk works");
+    assert_eq!(ids(&disk), [1, 2, 3, 4]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ::log::{PosixDisk, Settings};
 use anyhow::{Context as _, Result, bail};
-use broker::offline::{Added, ForeignJob, ImportError, Importer};
+use broker::offline::{Added, ForeignJob, ImportError, Importer, Numbers};
 use broker::{BrokerError, EngineSetup, Millis};
 use import::Backlog;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -118,12 +118,15 @@ fn import(arguments: ImportArguments) -> Result<ExitCode> {
             importer.close(started.elapsed_ms())?;
             bail!("{}", record.changed_since(&source));
         }
-        Earlier::Begun(record) if !options.again => {
+        // Also with `--again`: the interrupted import can have had it, too. A new import would take
+        // its jobs without a number twice.
+        Earlier::Begun(record) => {
             eprintln!("{}", record.continues());
             record
         }
-        Earlier::None | Earlier::Done(_) | Earlier::Changed(_) | Earlier::Begun(_) => {
+        Earlier::None | Earlier::Done(_) | Earlier::Changed(_) => {
             let numbers = importer.numbers(ids.range, ids.ascend);
+            let numbers = Numbers { again: options.again, ..numbers };
             Record::new(&source, numbers, started.wall.0)
         }
     };

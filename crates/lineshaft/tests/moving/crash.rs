@@ -106,3 +106,22 @@ fn a_full_log_stops_an_import_which_continues_when_there_is_room() {
     );
     assert_eq!(exported(place, "lineshaft-data").len(), JOBS);
 }
+
+#[test]
+fn an_interrupted_import_with_again_continues_too() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    // The jobs have no numbers, so the import cannot see that it has taken a job before.
+    let line = |number: usize| format!("{{\"queue\":\"mail\",\"body\":\"{number:0>2000}\"}}\n");
+    let lines: String = (0..JOBS).map(line).collect();
+    fs::write(place.join("jobs"), lines).unwrap();
+    let small = "[data]\nsegment_size = \"256KiB\"\nmax_bytes = \"4MiB\"\n";
+    fs::write(place.join("lineshaft.toml"), small).unwrap();
+    let import = ["import", "jsonl", "jobs", "--again"];
+    let (code, said) = run(place, &import);
+    assert_eq!(code, 74, "{said}");
+    fs::write(place.join("lineshaft.toml"), "[data]\nsegment_size = \"256KiB\"\n").unwrap();
+    let said = done(place, &import);
+    assert!(said.contains("it continues now"), "{said}");
+    assert_eq!(exported(place, "lineshaft-data").len(), JOBS);
+}

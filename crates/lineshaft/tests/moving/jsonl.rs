@@ -45,6 +45,31 @@ fn an_export_makes_the_same_jobs_elsewhere() {
 }
 
 #[test]
+fn equal_jobs_of_two_sources_are_both_imported() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let line =
+        |id: u64, body: &str| format!("{}\n", json!({ "queue": "q", "id": id, "body": body }));
+    let (same, more) = (line(1, "same"), line(2, "more"));
+    fs::write(place.join("one.jsonl"), &same).unwrap();
+    fs::write(place.join("two.jsonl"), [&*same, &*more].concat()).unwrap();
+    done(place, &["import", "jsonl", "one.jsonl"]);
+    let said = done(place, &["import", "jsonl", "two.jsonl"]);
+    assert!(said.contains("1 job: with a new number"), "{said}");
+    let bodies = || {
+        let mut bodies = all(&exported(place, "lineshaft-data"), "body");
+        bodies.sort_by_key(ToString::to_string);
+        bodies
+    };
+    assert_eq!(bodies(), ["more", "same", "same"]);
+
+    // For the same source, jobs with the same number, queue and body are the same jobs.
+    let said = done(place, &["import", "jsonl", "two.jsonl", "--again"]);
+    assert!(said.contains("2 jobs: not imported: the queue already has the same job"), "{said}");
+    assert_eq!(bodies(), ["more", "same", "same"]);
+}
+
+#[test]
 fn lines_come_from_a_pipe_and_wrong_ones_are_named() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();

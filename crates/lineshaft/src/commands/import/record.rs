@@ -28,6 +28,9 @@ pub(super) struct Record {
     kept_last: u64,
     by_id: bool,
     buried_from: u64,
+    /// Whether the source was imported before this import. Records of older versions lack it.
+    #[serde(default)]
+    again: bool,
 }
 
 /// What the log says about earlier imports of a source.
@@ -74,6 +77,7 @@ impl Record {
             kept_last: *numbers.kept.end(),
             by_id: numbers.by_id,
             buried_from: numbers.buried_from,
+            again: numbers.again,
         }
     }
 
@@ -87,6 +91,7 @@ impl Record {
             kept: self.kept_first..=self.kept_last,
             by_id: self.by_id,
             buried_from: self.buried_from,
+            again: self.again,
         }
     }
 
