@@ -13,6 +13,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use server::config::sources::Mistakes;
+use server::exit;
 
 use cli::{Cli, Command, ServeArguments};
 
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             text::complain(&format!("{error:#}"));
-            if error.is::<bench::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
+            ExitCode::from(exit_code(&error))
         }
     }
 }
@@ -100,6 +102,17 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Completions { shell }) => commands::completions::completions(shell),
         Some(Command::Man { folder }) => commands::completions::man(&folder),
         Some(Command::Bench(arguments)) => bench::run(arguments).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// The exit code of an error that the subcommand did not handle.
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<bench::Interrupted>() {
+        130
+    } else if error.is::<Mistakes>() {
+        exit::BAD_CONFIGURATION
+    } else {
+        1
     }
 }
 

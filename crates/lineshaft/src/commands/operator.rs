@@ -29,7 +29,7 @@ pub(crate) use status::run as status;
 pub(crate) use why::run as why;
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use notation::address::ServerName;
@@ -56,7 +56,7 @@ pub(crate) fn connect(arguments: &ApiArguments) -> Result<ApiClient> {
     let files = arguments.tls.files();
     let name: ServerName = match &arguments.http {
         Some(name) => name.clone(),
-        None => match operator_socket(arguments.config.clone()) {
+        None => match operator_socket(arguments.config.clone())? {
             Some(socket) => return Ok(ApiClient::at_socket(socket, token.as_deref())?),
             None => "127.0.0.1".parse().expect("this is an address"),
         },
@@ -64,9 +64,22 @@ pub(crate) fn connect(arguments: &ApiArguments) -> Result<ApiClient> {
     Ok(ApiClient::new(Target::new(&name, port::HTTP, &files)?, token.as_deref())?)
 }
 
-/// The operator's socket in the data folder of the configuration, if a server listens there.
-fn operator_socket(config: Option<PathBuf>) -> Option<ControlPath> {
-    let folder = Sources::of_process(config).load().ok()?.config.data.dir;
-    let socket = ControlPath::of_api(&folder).ok()?;
+/// The operator's socket in the data folder of the configuration, if a server listens there. A
+/// configuration with mistakes can still name the right folder, and then the server explains, for
+/// example, why it does not reload. But if no server listens there, this fails with the mistakes:
+/// another server can be at the default address.
+fn operator_socket(config: Option<PathBuf>) -> Result<Option<ControlPath>> {
+    let (effective, mistakes) = Sources::of_process(config).load_with_mistakes();
+    let socket = effective.and_then(|effective| socket_in(&effective.config.data.dir));
+    if socket.is_none() && !mistakes.0.is_empty() {
+        return Err(anyhow::Error::new(mistakes)
+            .context("cannot find the server; correct the configuration, or use --http"));
+    }
+    Ok(socket)
+}
+
+/// The operator's socket in a data folder, if a server listens there.
+fn socket_in(folder: &Path) -> Option<ControlPath> {
+    let socket = ControlPath::of_api(folder).ok()?;
     UnixStream::connect(socket.path()).is_ok().then_some(socket)
 }

@@ -32,6 +32,7 @@ use notation::address::ServerName;
 use notation::port;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
+use server::config::sources::Mistakes;
 
 use crate::cli::TopArguments;
 use crate::client::{ApiError, Target};
@@ -78,7 +79,9 @@ fn connect(arguments: &TopArguments) -> Result<Connected> {
         }
         (_, true) => by_api(arguments),
         (None, false) => by_api(arguments).or_else(|error| {
-            if matches!(error.downcast_ref(), Some(ApiError::Refused(_))) {
+            let is_refused = matches!(error.downcast_ref(), Some(ApiError::Refused(_)));
+            // With mistakes in the configuration, a server here can be another one.
+            if is_refused || error.is::<Mistakes>() {
                 return Err(error);
             }
             let name: ServerName = "127.0.0.1".parse().expect("this is an address");

@@ -169,6 +169,32 @@ fn doctor_looks_at_the_machine_and_the_server() {
 }
 
 #[test]
+fn a_mistake_in_the_configuration_does_not_lead_to_another_server() {
+    let site = Site::new();
+    let config = site.data.path().join("mistakes.toml");
+    let data = site.data.path().to_str().unwrap();
+    let ping = || Tool::start("", &["ping", "--config", config.to_str().unwrap()]).wait();
+    let missing = ping();
+    assert_eq!(missing.status.code(), Some(78), "{missing:?}");
+    assert!(missing.stderr.contains("mistakes.toml: cannot read"), "{missing:?}");
+
+    // The folder is right, so the server answers.
+    std::fs::write(&config, format!("io_threads = 0\n[data]\ndir = \"{data}\"\n")).unwrap();
+    let answered = ping();
+    assert_eq!(answered.status.code(), Some(0), "{answered:?}");
+
+    for (text, mistake) in [
+        (format!("io_threads = 0\n[data]\ndir = \"{data}/elsewhere\"\n"), "1:14: io_threads"),
+        (format!("[data]\ndir = \"{data}\"\n[data\n"), "mistakes.toml:3:"),
+    ] {
+        std::fs::write(&config, text).unwrap();
+        let refused = ping();
+        assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+        assert!(refused.stderr.contains(mistake), "{refused:?}");
+    }
+}
+
+#[test]
 fn shells_and_man_get_their_files() {
     for shell in ["bash", "zsh", "fish"] {
         let script = Tool::start("", &["completions", shell]).wait();

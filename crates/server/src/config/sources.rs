@@ -176,6 +176,18 @@ impl Sources {
 
     /// Reads and applies all sources.
     pub fn load(&self) -> Result<Effective, Mistakes> {
+        let Loading { effective, mistakes, .. } = self.read();
+        if mistakes.is_empty() { Ok(effective) } else { Err(Mistakes(mistakes)) }
+    }
+
+    /// Like [`Sources::load`], but also returns a configuration with mistakes. It lacks each wrong
+    /// value. `None`: the file cannot be read, or is no TOML, so all its values are unknown.
+    pub fn load_with_mistakes(&self) -> (Option<Effective>, Mistakes) {
+        let Loading { effective, mistakes, is_file_unknown } = self.read();
+        ((!is_file_unknown).then_some(effective), Mistakes(mistakes))
+    }
+
+    fn read(&self) -> Loading {
         let usual = || self.usual_file.clone().filter(|file| file.is_file());
         let file = self.file.clone().or_else(usual);
         let mut loading = Loading {
@@ -185,6 +197,7 @@ impl Sources {
                 origins: BTreeMap::new(),
             },
             mistakes: Vec::new(),
+            is_file_unknown: false,
         };
         if let Some(file) = &file {
             loading.read_file(file);
@@ -202,11 +215,7 @@ impl Sources {
         loading.check_traces();
         loading.check_disk();
         loading.check_cluster();
-        if loading.mistakes.is_empty() {
-            Ok(loading.effective)
-        } else {
-            Err(Mistakes(loading.mistakes))
-        }
+        loading
     }
 }
 
@@ -329,6 +338,8 @@ impl Effective {
 struct Loading {
     effective: Effective,
     mistakes: Vec<Mistake>,
+    /// The file cannot be read, or is no TOML.
+    is_file_unknown: bool,
 }
 
 impl Loading {
@@ -472,6 +483,7 @@ impl Loading {
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) => {
+                self.is_file_unknown = true;
                 return self.refuse(file.display().to_string(), format!("cannot read: {error}"));
             }
         };
@@ -481,6 +493,7 @@ impl Loading {
                 self.read_table(&source, "", table.get_ref());
             }
             Err(error) => {
+                self.is_file_unknown = true;
                 let place = FilePosition::of(&text, error.span().map_or(0, |span| span.start));
                 let message = error.message().replace('\n', ", ");
                 self.refuse(format!("{}:{place}", file.display()), message);

@@ -402,6 +402,23 @@ fn shown_settings_can_be_read_again() {
 }
 
 #[test]
+fn a_configuration_with_mistakes_has_its_other_values() {
+    let (_folder, sources) = Folder::with("io_threads = 0\n[data]\ndir = \"/d\"\n");
+    let (effective, Mistakes(mistakes)) = sources.load_with_mistakes();
+    assert_eq!((effective.unwrap().config.data.dir, mistakes.len()), (PathBuf::from("/d"), 1));
+
+    let (_folder, broken) = Folder::with("[data]\ndir = \"/d\"\n[data\n");
+    let missing = Sources { file: Some("/no/such/file.toml".into()), ..Sources::default() };
+    for sources in [broken, missing] {
+        let (effective, Mistakes(mistakes)) = sources.load_with_mistakes();
+        assert!(effective.is_none(), "all values are unknown");
+        assert_eq!(mistakes.len(), 1);
+    }
+    let (effective, Mistakes(mistakes)) = Sources::default().load_with_mistakes();
+    assert_eq!((effective.unwrap().config, mistakes), (Config::default(), Vec::new()));
+}
+
+#[test]
 fn a_missing_file_is_a_mistake() {
     let sources = Sources { file: Some("/no/such/file.toml".into()), ..Sources::default() };
     assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
