@@ -11,6 +11,7 @@ mod hold;
 mod pace;
 mod unfinished;
 
+use std::error::Error;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: BackupArguments) -> Result<ExitCode> {
 }
 
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    for cause in error.chain() {
+    for cause in error.chain().flat_map(with_inner) {
         if cause.is::<BackupDamage>() {
             return ExitCode::from(exit::DAMAGED_DATA);
         }
@@ -101,6 +102,15 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
         }
     }
     ExitCode::FAILURE
+}
+
+/// A cause, and the error inside of it if it is the I/O error of a reader. The chain of causes leaves
+/// this one out.
+fn with_inner<'a>(
+    cause: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    std::iter::once(cause).chain(inner.map(|inner| inner as &(dyn Error + 'static)))
 }
 
 fn make(arguments: BackupArguments) -> Result<ExitCode> {

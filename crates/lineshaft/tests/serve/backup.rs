@@ -1,10 +1,10 @@
 //! Tests `lineshaft backup` of a running server, and starts servers on the backups.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::rng::Rng;
 use testkit::{settings, tools, wait};
 
@@ -431,6 +431,34 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_nothing() {
     let (code, said) = run(folder, &["backup", "b", "--data", "d"]);
     assert!(code == 1 && said.contains("no server uses"), "{code} {said}");
     assert!(!folder.join("b").exists() && !folder.join("b.unfinished").exists());
+}
+
+#[test]
+fn the_exit_code_tells_an_interrupted_backup_from_a_damaged_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut server = Running::start(folder, &SERVE);
+    ask(&server.address(), "put 0 0 60 1\r\nx\r\n");
+    for target in ["b", "b.tar"] {
+        // At this rate, it takes a minute.
+        let backup = spawn(folder, &["backup", target, "--data", "d", "--rate", "1MiB"]);
+        let unfinished = folder.join(format!("{target}.unfinished"));
+        wait::until("the backup begins", || unfinished.exists());
+        kill_process(Pid::from_child(&backup), Signal::INT).unwrap();
+        let ended = backup.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(130), "{target}: {said}");
+        assert!(said.contains("interrupted: there is no backup"), "{target}: {said}");
+        assert!(!unfinished.exists() && !folder.join(target).exists(), "{target}");
+    }
+
+    let segment = File::options().write(true).open(folder.join("d/0000000001.seg")).unwrap();
+    segment.write_all_at(b"damage", 0).unwrap();
+    for target in ["b", "b.tar"] {
+        let (code, said) = run(folder, &["backup", target, "--data", "d"]);
+        assert!(code == 65 && said.contains("is damaged at offset 0"), "{target}: {code} {said}");
+        assert!(!folder.join(target).exists(), "{target}");
+    }
 }
 
 #[test]
