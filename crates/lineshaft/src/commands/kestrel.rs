@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use server::config::Durability;
-use server::config::sources::{Flag, Origin, Sources};
+use server::config::sources::{Flag, Sources};
 use server::{Drain, Hangup, Messages, Protocol, ServeError, Setup, exit};
 
 use super::serve::{announce, end_with_the_first_panic};
@@ -103,15 +103,9 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
     let mut sources = Sources {
         flags: flags.collect(),
         only_named_listeners: true,
+        defaults: &DEFAULTS,
         ..Sources::of_process(config)
     };
-    let effective = sources.load()?;
-    for (key, value) in DEFAULTS {
-        if *effective.origin(key) == Origin::Default {
-            let values = vec![value.to_owned()];
-            sources.flags.push(Flag { name: "lineshaft kestrel", key, values });
-        }
-    }
     let config = sources.load_and_keep()?.config;
     Ok((sources, config))
 }

@@ -243,6 +243,22 @@ fn a_configuration_is_named_as_for_the_original() {
 }
 
 #[test]
+fn in_place_of_the_original_a_reload_reads_the_keys_with_other_defaults_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [&["kestrel"], &LOCAL[..]].concat();
+    let mut server = Running::spawn(command(folder.path(), &arguments));
+    let mut client = Client::connect(&server.address_of("kestrel"));
+    let text = "[data]\ndir = \"there\"\n[kestrel]\ncontrol = \"local\"\nadmin_get = false\n";
+    write_config(folder.path(), text);
+    assert_eq!(client.ask("RELOAD\r\n"), "Reloaded config.");
+    let keys = "data.dir, kestrel.control, kestrel.admin_get";
+    server.wait_for_stderr(&format!("nothing changed: these keys need a restart: {keys}"));
+    write_config(folder.path(), "[messages]\nlevel = \"debug\"\n");
+    assert_eq!(client.ask("RELOAD\r\n"), "Reloaded config.");
+    server.wait_for_stderr("configuration reloaded");
+}
+
+#[test]
 fn journals_of_the_original_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("mail");

@@ -65,6 +65,9 @@ pub struct Sources {
     /// Whether only flags can name listeners. Then the server ignores the listeners of the file,
     /// the environment and the defaults.
     pub only_named_listeners: bool,
+    /// Values that replace the defaults of these keys. All other sources override them, also at a
+    /// reload.
+    pub defaults: &'static [(&'static str, &'static str)],
 }
 
 /// A flag with its values.
@@ -199,6 +202,9 @@ impl Sources {
             mistakes: Vec::new(),
             is_file_unknown: false,
         };
+        for &(key, value) in self.defaults {
+            loading.assign(key, &[value], Origin::Default);
+        }
         if let Some(file) = &file {
             loading.read_file(file);
         }
@@ -344,7 +350,7 @@ struct Loading {
 
 impl Loading {
     fn assign(&mut self, key: &'static str, values: &[&str], origin: Origin) {
-        let setting = find(key).expect("flags, variables and keys are looked up before");
+        let setting = find(key).expect("flags, defaults, variables and keys are looked up before");
         if let Some(place) = self.earlier_place(key, &origin) {
             return self.refuse(origin.place(), format!("{key}: already set at {place}"));
         }

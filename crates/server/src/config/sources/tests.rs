@@ -124,6 +124,19 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
+fn all_sources_win_over_the_defaults_of_a_command() {
+    let (_folder, mut sources) = Folder::with("io_threads = 2\n");
+    sources.defaults =
+        &[("io_threads", "3"), ("data.dir", "/usual"), ("kestrel.admin_get", "true")];
+    sources.flags = vec![flag("--data", "data.dir", "/flag")];
+    let effective = sources.load().unwrap();
+    assert_eq!(effective.config.io_threads, 2);
+    assert_eq!(effective.config.data.dir, PathBuf::from("/flag"));
+    assert!(effective.config.kestrel.admin_get);
+    assert_eq!(effective.origin("kestrel.admin_get"), &Origin::Default);
+}
+
+#[test]
 fn only_named_listeners_are_on_with_only() {
     let (_folder, mut sources) = Folder::with("[listen]\nbeanstalk = \"1.2.3.4:5\"\n");
     sources.only_named_listeners = true;
