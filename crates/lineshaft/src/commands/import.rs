@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use ::log::{PosixDisk, Settings};
+use ::log::{Failure, PosixDisk, Settings};
 use anyhow::{Context as _, Result, bail};
 use broker::offline::{Added, ForeignJob, ImportError, Importer, Numbers};
 use broker::{BrokerError, EngineSetup, Millis};
@@ -29,7 +29,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use notation::port;
 use server::config::Config;
 use server::config::sources::{Flag, Sources};
-use server::exit;
+use server::{ServeError, exit};
 
 use crate::cli::{ImportArguments, ImportSource};
 use crate::client::Target;
@@ -110,12 +110,12 @@ fn import(arguments: ImportArguments) -> Result<ExitCode> {
             } else {
                 print_line(&record.done_before(&source))?;
             }
-            importer.close(started.elapsed_ms())?;
+            close(importer, started)?;
             source.set_aside(&options)?;
             return Ok(ExitCode::SUCCESS);
         }
         Earlier::Changed(record) if !options.again => {
-            importer.close(started.elapsed_ms())?;
+            close(importer, started)?;
             bail!("{}", record.changed_since(&source));
         }
         // Also with `--again`: the interrupted import can have had it, too. A new import would take
@@ -144,7 +144,7 @@ fn import(arguments: ImportArguments) -> Result<ExitCode> {
     run.bar.finish_and_clear();
     let Run { importer, record, tally, .. } = run;
     let is_complete = done.map_err(|error| explain(error, &record, folder))?;
-    importer.close(started.elapsed_ms()).context("cannot close the log")?;
+    close(importer, started)?;
     if !is_complete {
         eprintln!(
             "interrupted after {} of {}; run the same command again to continue",
@@ -306,8 +306,7 @@ pub(super) fn configuration(file: Option<PathBuf>, data: Option<String>) -> Resu
 
 fn open(config: &Config, wall: Millis) -> Result<Importer> {
     let data = &config.data;
-    let disk = PosixDisk::new(&data.dir)
-        .with_context(|| format!("cannot use the data folder {}", data.dir.display()))?;
+    let disk = PosixDisk::new(&data.dir).map_err(|error| unusable(&data.dir, error))?;
     // Sync each chunk, even if the server's setting does not require it. Otherwise a power failure
     // could lose jobs that were reported as imported.
     let sync = ::log::Sync::Always;
@@ -323,20 +322,35 @@ fn open(config: &Config, wall: Millis) -> Result<Importer> {
     Ok(importer)
 }
 
+/// Closes the folder. If this fails, the exit code is that of a server whose log fails.
+fn close(importer: Importer, started: Started) -> Result<()> {
+    let failed = |error: Failure| Refused {
+        code: exit::DISK,
+        message: format!("cannot close the log: {error}"),
+    };
+    Ok(importer.close(started.elapsed_ms()).map_err(failed)?)
+}
+
 /// Reads from the folder whether the source was imported before. Changes nothing.
 fn earlier_in(folder: &Path, source: &Source) -> Result<Earlier> {
     if !folder.exists() {
         return Ok(Earlier::None);
     }
-    let disk = PosixDisk::read_only(folder)
-        .with_context(|| format!("cannot read the data folder {}", folder.display()))?;
+    let disk = PosixDisk::read_only(folder).map_err(|error| unusable(folder, error))?;
     let contents = broker::offline::read(&disk, &mut |_| ()).map_err(refusal)?;
     let records: Vec<_> = contents.imports.into_iter().collect();
     record::look_up(&records, source)
 }
 
-/// The error if a folder cannot be opened. The exit code is that of a server that does not start
+/// The error if the data folder cannot be used. The exit code is that of a server that does not start
 /// for the same reason.
+fn unusable(folder: &Path, source: io::Error) -> Refused {
+    let error = ServeError::Folder { dir: folder.to_owned(), source };
+    Refused { code: error.exit_code(), message: error.to_string() }
+}
+
+/// The error if the log of a folder cannot be opened. The exit code is that of a server that does
+/// not start for the same reason.
 pub(super) fn refusal(error: BrokerError) -> anyhow::Error {
     let code = match &error {
         BrokerError::Log(error) => super::log::exit_code(error),

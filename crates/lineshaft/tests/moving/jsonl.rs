@@ -1,12 +1,15 @@
 //! Tests that `import` reads the lines that `export` writes.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 
 use serde_json::json;
 use testkit::client::Client;
 use testkit::process::Program;
+use testkit::tools;
 
 use super::{all, command, done, exported, path, run, serve};
 
@@ -182,4 +185,36 @@ fn unique_jobs_keep_their_keys() {
     let mut client = Client::on_tube(server.address(), "mail").unwrap();
     assert_eq!(client.put(0, 0, 60, b"a2").unwrap(), id);
     assert_ne!(client.put(0, 0, 60, b"b").unwrap(), id);
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_used_has_the_exit_code_of_a_server() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::write(place.join("in.jsonl"), "{\"queue\":\"q\"}\n").unwrap();
+    let (code, said) = run(place, &["import", "jsonl", "in.jsonl", "--data", "in.jsonl"]);
+    assert!(code == 78 && said.contains("a file has this name"), "{code} {said}");
+
+    fs::create_dir(place.join("closed")).unwrap();
+    fs::set_permissions(place.join("closed"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(place.join("in.jsonl"), Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(place, Permissions::from_mode(0o755)).unwrap();
+    for more in [&["--dry-run"][..], &[]] {
+        let arguments = [&["import", "jsonl", "in.jsonl", "--data", "closed"], more].concat();
+        let mut import = command(place, &arguments);
+        if rustix::process::geteuid().is_root() {
+            // Root can use every folder.
+            import.uid(65534).gid(65534);
+        }
+        match import.output() {
+            Ok(ended) => {
+                let said = String::from_utf8_lossy(&ended.stderr);
+                assert_eq!(ended.status.code(), Some(77), "{more:?}: {said}");
+                assert!(said.contains("cannot use the data folder closed"), "{said}");
+            }
+            Err(error) => tools::leave_out(&format!("another user cannot run it: {error}")),
+        }
+    }
+    // The folder can be removed then.
+    fs::set_permissions(place.join("closed"), Permissions::from_mode(0o700)).unwrap();
 }
