@@ -27,8 +27,8 @@ use broker::{BrokerError, EngineSetup, Millis};
 use import::Backlog;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use notation::port;
-use server::config::Config;
 use server::config::sources::{Flag, Sources};
+use server::config::{Config, Durability};
 use server::{ServeError, exit};
 
 use crate::cli::{ImportArguments, ImportSource};
@@ -89,6 +89,11 @@ pub(super) fn with_exit_code(done: Result<ExitCode>) -> Result<ExitCode> {
 fn import(arguments: ImportArguments) -> Result<ExitCode> {
     let options = arguments.source.options().clone();
     let config = configuration(options.config.clone(), options.data.clone())?;
+    if options.data.is_none() && config.data.sync == Durability::Memory {
+        let message = "data.sync is \"memory\": the server keeps nothing on disk, and would never read the \
+                       jobs; name its data folder with --data DIR, or set data.sync to another value";
+        return Err(Refused { code: exit::BAD_CONFIGURATION, message: message.to_owned() }.into());
+    }
     let folder = &config.data.dir;
     let mut source = Source::open(&arguments.source)?;
     let ids = report::ids(&source.backlog.jobs);

@@ -1,4 +1,4 @@
-//! Tests that `import` reads the lines that `export` writes.
+//! Tests that `import` reads the lines that `export` writes, and what it does with its data folder.
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -217,4 +217,20 @@ fn a_data_folder_that_cannot_be_used_has_the_exit_code_of_a_server() {
     }
     // The folder can be removed then.
     fs::set_permissions(place.join("closed"), Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn without_a_log_an_import_needs_a_named_folder() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::write(place.join("lineshaft.toml"), "[data]\nsync = \"memory\"\n").unwrap();
+    fs::write(place.join("in.jsonl"), "{\"queue\":\"q\",\"body\":\"b\"}\n").unwrap();
+    for more in [&["--dry-run"][..], &[]] {
+        let arguments = [&["import", "jsonl", "in.jsonl"], more].concat();
+        let (code, said) = run(place, &arguments);
+        assert!(code == 78 && said.contains("name its data folder with --data"), "{code} {said}");
+    }
+    assert!(!place.join("lineshaft-data").exists());
+    done(place, &["import", "jsonl", "in.jsonl", "--data", "named"]);
+    assert_eq!(all(&exported(place, "named"), "body"), ["b"]);
 }
