@@ -162,12 +162,13 @@ fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
 }
 
 /// Finds the function with this name. If no name matches exactly, finds the oldest function whose
-/// name differs only in case. Also finds a function that is being dropped.
+/// name differs only in case. Also finds a function that is being dropped. If a name stands for
+/// another queue, this queue is the function, even while the queue of the name itself still exists.
 pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
     let alike = turn.queues_alike(name);
-    let is_same = |queue: &QueueId| turn.queue_name(*queue) == name;
-    let same = alike.iter().copied().find(is_same);
-    let mut found = same.into_iter().chain(alike);
+    let turn = &*turn;
+    let alike = alike.into_iter().filter_map(|queue| turn.real_queue_id(turn.queue_name(queue)));
+    let mut found = turn.real_queue_id(name).into_iter().chain(alike);
     let found =
         found.find(|queue| function(*queue, turn).is_some() || turn.is_being_removed(*queue))?;
     Some(turn.queue_name(found).to_vec())

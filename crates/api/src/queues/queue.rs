@@ -50,9 +50,9 @@ impl Api {
         let turn = self.turn();
         let id = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
         let (stats, facts) = (turn.queue_stats_of(id), turn.queue_facts_of(id));
-        let items = if facts.items { turn.item_stats(name) } else { None };
+        let items = facts.items.then(|| turn.item_stats_of(id));
         let is_being_removed = turn.is_being_removed(id);
-        let has_cold_jobs = turn.has_cold_jobs(name);
+        let has_cold_jobs = turn.has_cold_jobs(id);
         let keeps_history = turn.policy(name).history.is_on;
         let created_at = facts.items.then(|| turn.wall_at(facts.created));
         let as_of_at = turn.wall_at(turn.now());

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use broker::NewJob;
+use broker::policy::{Rule, Rules, Setting};
+use broker::{Body, NewJob, Patience, ReadMode};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -197,4 +198,26 @@ fn the_queues_with_the_most_work_are_chosen_and_stay_for_a_while() {
     world.pass(2 * 60_000);
     assert_eq!(names(&world), ["a", "d"]);
     assert!(world.block_on(none.names()).is_empty());
+}
+
+#[test]
+fn a_queue_has_its_own_numbers_although_its_name_stands_for_another_one() {
+    let world = World::new();
+    let mut turn = world.broker.turn(world.now());
+    let session = turn.open_reader_session(0);
+    let mut caller = turn.caller(session);
+    for queue in [&b"old"[..], b"new"] {
+        caller.add(queue, Body::from(&b"x"[..]), None).value.expect("nothing limits it");
+    }
+    let open = ReadMode::Open { limit_ms: None };
+    let read = caller.read(b"old", open, Patience::None).value.expect("nothing blocks it");
+    assert!(read.granted().is_some());
+    let rule = Rule::new(["old"], [Setting::SameAs(Some(b"new"[..].into()))]);
+    let _ = turn.set_policies(Rules(vec![rule]));
+    drop(turn);
+    let open_reads = |queue: &str| {
+        let shown = world.get(&format!("/queues/{queue}"));
+        shown["items"]["open_reads"].clone()
+    };
+    assert_eq!((open_reads("old"), open_reads("new")), (json!(1), json!(0)));
 }

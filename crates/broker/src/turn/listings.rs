@@ -44,6 +44,12 @@ impl Turn<'_> {
         self.core.engine.shown_queue_id(name)
     }
 
+    /// The id of the queue that this name stands for, if it exists. Requests about the name are about
+    /// this queue, even while a queue of the name itself still exists.
+    pub fn real_queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.core.engine.queue_id(name)
+    }
+
     /// See [`engine::Engine::free_queue_ids`]. For the simulator.
     pub fn free_queue_ids(&self) -> impl Iterator<Item = QueueId> {
         self.core.engine.free_queue_ids()

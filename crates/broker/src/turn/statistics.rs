@@ -120,9 +120,8 @@ impl Turn<'_> {
 
     /// Whether some ready jobs of this queue are only in the log, so that a read can wait for a
     /// load.
-    pub fn has_cold_jobs(&self, queue: &[u8]) -> bool {
-        let engine = &self.core.engine;
-        engine.shown_queue_id(queue).is_some_and(|queue| engine.first_cold_list(queue).is_some())
+    pub fn has_cold_jobs(&self, queue: QueueId) -> bool {
+        self.core.engine.first_cold_list(queue).is_some()
     }
 
     /// Statistics of the queue of this name, if it exists.
@@ -169,6 +168,11 @@ impl Turn<'_> {
     /// Kestrel's statistics of the queue of this name, if it exists.
     pub fn item_stats(&self, queue: &[u8]) -> Option<ItemStats> {
         self.core.engine.item_stats(queue)
+    }
+
+    /// Kestrel's statistics of a queue.
+    pub fn item_stats_of(&self, queue: QueueId) -> ItemStats {
+        self.core.engine.item_stats_of(queue)
     }
 
     /// Statistics of an alias, or `None` if the name is not an alias.

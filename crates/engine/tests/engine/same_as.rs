@@ -188,6 +188,26 @@ fn the_jobs_of_a_queue_move_when_its_name_stands_for_another_one() {
 }
 
 #[test]
+fn statistics_show_what_is_left_in_a_queue_whose_name_stands_for_another_one() {
+    let mut world = World::new();
+    let reader = world.reader();
+    assert!(world.add("old", "a") && world.add("new", "bb") && world.add("new", "cc"));
+    let (_, lease) = world.open_one(reader, "old");
+    world.policies([same_as("old", "new")]);
+    world.pass(10);
+    let numbers = |world: &World, queue: &str| {
+        let stats = world.stats(queue);
+        (stats.items, stats.bytes, stats.open)
+    };
+    assert_eq!(world.engine.item_queues(), [&b"new"[..], b"old"]);
+    assert_eq!([numbers(&world, "old"), numbers(&world, "new")], [(0, 0, 1), (2, 4, 0)]);
+    assert!(world.confirm(reader, lease));
+    world.pass(10);
+    assert_eq!(world.engine.item_queues(), [&b"new"[..]]);
+    assert_eq!(numbers(&world, "old"), (2, 4, 0), "now the name is only another one");
+}
+
+#[test]
 fn a_leased_job_is_retried_although_its_queue_stands_for_another_one() {
     let mut world = World::new();
     let (client, worker) = (world.open(), world.open());
@@ -233,6 +253,8 @@ fn the_children_of_a_name_are_those_of_its_queue() {
     assert!(world.add("old+y", "own"));
     assert_eq!(world.get("copies").as_deref(), Some("own"), "a rule says otherwise");
     assert_eq!(names(&world), ["default", "new+x", "new", "copies"]);
+    let children = world.stats("old").children.expect("the queue has a child");
+    assert_eq!(children.join(&b","[..]), b"new+x");
 }
 
 #[test]

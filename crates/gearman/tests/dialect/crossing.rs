@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use beanstalk::{Listener, MAX_JOB_SIZE_DEFAULT, ProcessorTime, ServerInfo};
 use broker::Millis;
+use broker::policy::{Rule, Rules, Setting};
 
 use crate::packets::{
     CAN_DO, GET_STATUS, GRAB_JOB, JOB_ASSIGN, JOB_CREATED, NO_JOB, NOOP, PRE_SLEEP, STATUS_RES,
@@ -256,4 +257,26 @@ fn a_function_that_is_dropped_ends_a_tube_s_jobs_too() {
         "list-tube-used\r\nput 5 0 60 1\r\nz\r\n",
         "USING mail\r\nINSERTED 3\r\n",
     );
+}
+
+/// A worker is connected for the queue that still has the old name. No worker is connected for the tube
+/// that the name stands for now.
+#[test]
+fn a_drop_under_another_name_judges_and_removes_the_same_queue() {
+    let mut world = World::new();
+    let (admin, worker) = (world.connect(), world.connect());
+    let tube = connect_beanstalk(&mut world);
+    check(&mut world, worker, (CAN_DO, "old"), &[]);
+    check_text(&mut world, tube, "use new\r\nput 1 0 9 0\r\n\r\n", "USING new\r\nINSERTED 1\r\n");
+    let rule = Rule::new(["old"], [Setting::SameAs(Some(b"new"[..].into()))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    for name in ["old", "OLD"] {
+        let line = format!("drop function {name}\n");
+        check_text(&mut world, admin, &line, "ERR function not found\r\n");
+    }
+    check_text(&mut world, tube, "peek 1\r\n", "FOUND 1 0\r\n\r\n");
+    check_text(&mut world, admin, "create function new\n", "OK\r\n");
+    check_text(&mut world, admin, "drop function OLD\n", "OK\r\n");
+    check_text(&mut world, tube, "peek 1\r\n", "NOT_FOUND\r\n");
+    check_text(&mut world, admin, "status\n", "old\t0\t0\t1\n.\n");
 }

@@ -1,6 +1,7 @@
 //! Tests that lists are complete and in order, although the server builds them in slices and serves
 //! other clients between the slices.
 
+use broker::policy::{Rule, Rules, Setting};
 use testkit::conformance::gearman::packet::Packet;
 
 use crate::packets::{CAN_DO, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, request};
@@ -203,4 +204,18 @@ fn a_function_is_dropped_by_its_name_or_the_oldest_that_differs_in_case() {
     assert_eq!(say("drop function sendmail"), "OK\r\n");
     assert_eq!(say("drop function sendmail"), "ERR function not found\r\n");
     assert_eq!(say("drop function Default"), "ERR function not found\r\n", "no client uses it");
+}
+
+#[test]
+fn a_function_is_dropped_by_a_name_that_stands_for_it() {
+    let mut world = World::new();
+    let admin = world.connect();
+    let rule = Rule::new(["send_mail"], [Setting::SameAs(Some(b"mail"[..].into()))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let mut say = |line: &str| world.say(admin, &format!("{line}\n"));
+    for name in ["MAIL", "mail"] {
+        assert_eq!(say(&format!("create function {name}")), "OK\r\n");
+    }
+    assert_eq!(say("drop function send_mail"), "OK\r\n");
+    assert_eq!(say("status"), "MAIL\t0\t0\t0\n.\n", "it is not the oldest alike");
 }

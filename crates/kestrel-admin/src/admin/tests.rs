@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use broker::{Body, Turn};
+use broker::policy::{Rule, Rules, Setting};
+use broker::{Body, Patience, ReadMode, Take, Turn};
 use hdrhistogram::Histogram;
 use origin::{Names, Reach};
 
@@ -427,6 +428,28 @@ fn queues_have_numbers_of_their_own_which_are_latched_alike() {
     let text = world.ask("/stats.txt").1;
     let rows: Vec<&str> = text.lines().skip(1).take_while(|line| line.starts_with(' ')).collect();
     assert!(rows.is_sorted() && rows.contains(&"  q/new/put_items: 1"), "{rows:?}");
+}
+
+#[test]
+fn a_queue_counts_once_although_the_name_of_another_one_stands_for_it() {
+    let world = World::new();
+    let mut turn = world.broker.turn(Millis(START_MS));
+    add_item(&mut turn, "old");
+    add_item(&mut turn, "new");
+    let session = turn.open_reader_session(0);
+    let open = ReadMode::Open { limit_ms: None };
+    let read = turn.caller(session).read(b"old", open, Patience::None).value;
+    assert!(matches!(read, Ok(Take::Granted(_))), "{read:?}");
+    let rule = Rule::new(["old"], [Setting::SameAs(Some(b"new"[..].into()))]);
+    let _ = turn.set_policies(Rules(vec![rule]));
+    drop(turn);
+    let stats = world.json("/stats");
+    let gauges = &stats["gauges"];
+    assert_eq!((&gauges["items"], &gauges["bytes"]), (&json!(1), &json!(4)));
+    for (number, of_old, of_new) in [("items", 0, 1), ("open_transactions", 1, 0)] {
+        assert_eq!(gauges[format!("q/old/{number}")], of_old, "{number}");
+        assert_eq!(gauges[format!("q/new/{number}")], of_new, "{number}");
+    }
 }
 
 #[test]

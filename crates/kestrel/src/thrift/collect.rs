@@ -53,7 +53,9 @@ impl Collect {
                 .map_or(ITEMS_AT_ONCE_MAX, |max| max.min(ITEMS_AT_ONCE_MAX)),
             deadline: wait_ms.map(|millis| Millis(turn.now().0 + millis)),
             auto_abort_ms: auto_abort_ms.filter(|millis| *millis > 0),
-            has_cold: turn.has_cold_jobs(arguments.queue),
+            has_cold: turn
+                .real_queue_id(arguments.queue)
+                .is_some_and(|queue| turn.has_cold_jobs(queue)),
             items: Vec::new(),
             items_bytes: 0,
             after: AT_ONCE,

@@ -106,7 +106,9 @@ impl ThriftSession {
         }
         // If an alias has the same name as a queue, requests reach only the alias.
         let is_alias = turn.alias_stats(queue).is_some();
-        let stats = turn.item_stats(queue).filter(|_| !is_alias).unwrap_or_default();
+        // The numbers are those of the queue that the read has looked at.
+        let read = turn.real_queue_id(queue).filter(|_| !is_alias);
+        let stats = read.map(|queue| turn.item_stats_of(queue)).unwrap_or_default();
         let after = after.max(turn.after_named(queue));
         let mut reply = Reply::result(to, Method::Peek.name().as_bytes());
         reply.field(0, Written::Struct);

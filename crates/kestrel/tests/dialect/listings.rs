@@ -1,6 +1,7 @@
 //! Tests commands over all queues. Their replies must be complete and in order, although the server
 //! runs these commands in slices and serves other clients between the slices.
 
+use broker::policy::{Rule, Rules, Setting};
 use testkit::dialect::world::World as Inner;
 
 use crate::world::{World, options};
@@ -155,4 +156,31 @@ fn numbers_count_no_item_that_expired_behind_one_just_taken() {
     world.advance(3_000);
     let told = world.say(client, "get q\r\ndump_stats q\r\n");
     assert!(told.contains("  items=0\r\n") && told.contains("  expired_items=1\r\n"), "{told}");
+}
+
+#[test]
+fn what_is_left_in_a_queue_is_listed_although_its_name_stands_for_another_one() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    world.say(client, "set old 0 0 1\r\na\r\nset new 0 0 2\r\nbb\r\nset new 0 0 2\r\ncc\r\n");
+    assert_eq!(world.say(client, "get old/open\r\n"), "VALUE old 0 1\r\na\r\nEND\r\n");
+    let rule = Rule::new(["old"], [Setting::SameAs(Some(b"new"[..].into()))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    world.advance(10);
+    let stats = world.say(client, "stats\r\n");
+    for row in [
+        "curr_items 2",
+        "bytes 4",
+        "queue_old_items 0",
+        "queue_old_open_transactions 1",
+        "queue_new_items 2",
+        "queue_new_open_transactions 0",
+    ] {
+        assert!(stats.contains(&format!("STAT {row}\r\n")), "{row} in {stats}");
+    }
+    let block = world.say(client, "dump_stats old\r\n");
+    assert!(
+        block.contains("  items=0\r\n") && block.contains("  open_transactions=1\r\n"),
+        "{block}"
+    );
 }

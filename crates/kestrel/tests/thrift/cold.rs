@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use broker::policy::{Rule, Rules, Setting};
 use lineshaft_kestrel::{Server, ServerOptions};
 use testkit::conformance::thrift::codec::{FRAMED, call};
 use testkit::dialect::world::World;
@@ -51,6 +52,25 @@ fn calls_behind_one_that_needs_cold_items_wait_with_it() {
         assert_eq!(ask(&mut world, b, &put("s", &[b"y"])), "put 1");
         assert_eq!(after_load(&mut world, a), format!("{reply}, put 1"));
     }
+}
+
+/// The items take two loads. The queue that has the name itself has no cold item.
+#[test]
+fn a_get_waits_for_all_items_of_the_queue_that_its_name_stands_for() {
+    let (mut world, server) = (World::cold(with_log()), server(ServerOptions::default()));
+    let [a, b] = [(); 2].map(|()| connect(&server, &mut world));
+    assert_eq!(ask(&mut world, a, &put("old", &[b"x"])), "put 1");
+    assert_eq!(ask(&mut world, b, &get("old", 1, 0, 60_000)), "get x");
+    for _ in 0..20 {
+        assert_eq!(ask(&mut world, a, &put("new", &[b"y"])), "put 1");
+    }
+    let rule = Rule::new(["old"], [Setting::SameAs(Some(b"new"[..].into()))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    world.advance(10);
+    assert_eq!(world.broker.cold_jobs(), 20);
+    world.hold_loads();
+    assert_eq!(ask(&mut world, a, &get("old", 40, 0, 0)), "");
+    assert_eq!(after_load(&mut world, a), format!("get{}", " y".repeat(20)));
 }
 
 #[test]

@@ -94,6 +94,22 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
     }
 }
 
+#[test]
+fn a_peek_tells_the_numbers_of_the_queue_that_its_name_stands_for() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    ask(&mut world, client, &put("old", &[b"a"]));
+    assert_eq!(ask(&mut world, client, &get("old", 1, 0, 60_000)), "get a");
+    ask(&mut world, client, &put("new", &[b"bb", b"cc"]));
+    let rule = Rule::new(["old"], [Setting::SameAs(Some(b"new"[..].into()))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let peeked = ask(&mut world, client, &about("peek", "old"));
+    // The body, the number of items, and the number of open reads.
+    for part in ["(1, Bytes([98, 98]))", "(2, I64(2))", "(7, I32(0))"] {
+        assert!(peeked.contains(part), "{part} in {peeked}");
+    }
+}
+
 /// Adds many items. When they have expired, one slice of work is not enough to remove all of them.
 fn add_many(world: &World, expires: Option<When>) {
     let mut turn = world.broker.turn(world.now);

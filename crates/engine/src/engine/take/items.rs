@@ -146,9 +146,15 @@ impl Engine {
         names
     }
 
-    /// Statistics of a queue of items.
+    /// Statistics of the queue of items that a listing shows under this name: see
+    /// [`Engine::shown_queue_id`].
     pub fn item_stats(&self, name: &[u8]) -> Option<ItemStats> {
-        let queue = &self.queues[self.queue_id(name)?];
+        self.shown_queue_id(name).map(|queue| self.item_stats_of(queue))
+    }
+
+    /// Statistics of a queue of items.
+    pub fn item_stats_of(&self, queue: QueueId) -> ItemStats {
+        let queue = &self.queues[queue];
         let head = self.head_created(queue);
         let stats = ItemStats {
             items: u64::from(queue.counts().ready),
@@ -161,13 +167,13 @@ impl Engine {
             open: u64::from(queue.counts().leased),
             ..ItemStats::default()
         };
-        let Some(extension) = queue.extension() else { return Some(stats) };
+        let Some(extension) = queue.extension() else { return stats };
         let age = extension.last_read.filter(|_| queue.counts().bytes > 0);
-        let children = self.queues.children(name).into_iter().flatten();
+        let children = self.queues.children(queue.name()).into_iter().flatten();
         let mut children: Vec<Name> =
             children.map(|child| self.queues[*child].name().into()).collect();
         children.sort_unstable();
-        Some(ItemStats {
+        ItemStats {
             put_bytes: extension.put_bytes,
             hits: extension.hits,
             misses: extension.misses,
@@ -182,7 +188,7 @@ impl Engine {
             items_max: extension.policy().jobs_max,
             bytes_max: extension.policy().bytes_max,
             ..stats
-        })
+        }
     }
 
     /// Statistics of an alias. `None`: the name is not an alias.
