@@ -131,7 +131,8 @@ pub fn escaped_name(name: &[u8]) -> String {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Identity<'a> {
     pub(crate) version: &'a str,
-    pub(crate) started: Millis,
+    /// When the server started, by the wall clock.
+    pub(crate) started_at: Millis,
 }
 
 /// Facts from the broker that can be read without a turn, and whether the server is ready.
@@ -502,7 +503,7 @@ fn render_process(page: &mut Exposition, identity: Identity<'_>, process: Proces
         cluster::render(page, facts);
     }
     let help = "When the server started, in seconds of Unix time.";
-    page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));
+    page.number("process_start_time_seconds", Gauge, help, seconds(identity.started_at.0));
     let help = "Time in which a thread worked on the queues while others had to wait.";
     page.number("lineshaft_turn_seconds_total", Counter, help, process.turns_ns as f64 / 1e9);
     let processor = process.processor_us as f64 / 1e6;

@@ -43,7 +43,7 @@ pub struct Overview {
     pub clock: Clock,
     /// Version of the server.
     pub version: &'static str,
-    /// When the server started.
+    /// When the server started, by the clock of the broker.
     pub started: Millis,
     /// Whether the server has the console.
     pub has_console: bool,
@@ -152,12 +152,17 @@ impl Overview {
         Gathered::of(&turn, names.iter().map(|name| &name[..]))
     }
 
+    /// When the server started, by the wall clock.
+    fn started_at(&self) -> Millis {
+        self.broker.turn((self.clock)()).wall_at(self.started)
+    }
+
     async fn metrics(&self) -> Answer {
         let gathered = match self.gather_all() {
             Some(all) => all,
             None => self.gather(&(self.choose_queues)().await),
         };
-        let identity = Identity { version: self.version, started: self.started };
+        let identity = Identity { version: self.version, started_at: self.started_at() };
         let health = Health::of(&self.broker, self.unready().is_none());
         let (requests, queues) = ((self.requests)(), (self.queue_times)());
         let text = render(&gathered, identity, &health, (self.process)(), &requests, &queues);
@@ -192,4 +197,38 @@ pub fn health_router(overview: Arc<Overview>) -> Router {
                 method_not_allowed()
             })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::EngineSetup;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// The time of a new cluster begins at 0.
+    #[test]
+    fn the_start_is_a_time_of_the_wall_clock() {
+        let (started, now) = (Millis(1_000), Millis(61_000));
+        let broker = Broker::memory(EngineSetup::default(), started);
+        assert!(broker.turn(now).set_wall(now, Millis(1_700_000_060_000)));
+        let overview = Overview {
+            broker,
+            clock: Arc::new(move || now),
+            version: "1.2.3",
+            started,
+            has_console: false,
+            has_metrics: true,
+            queues_max: 100,
+            choose_queues: Box::new(|| Box::pin(async { Vec::<Box<[u8]>>::new() })),
+            requests: Box::new(Vec::<RequestTimes>::new),
+            queue_times: Box::new(Vec::<QueueTimes>::new),
+            process: Box::new(ProcessFacts::default),
+        };
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let answer = runtime.block_on(overview.metrics());
+        let text = str::from_utf8(answer.body()).unwrap();
+        let line = "process_start_time_seconds 1700000000";
+        assert!(text.lines().any(|found| found == line), "{text}");
+    }
 }

@@ -105,7 +105,7 @@ pub struct ServerInfo {
     pub build: String,
     /// The name of the machine.
     pub host: String,
-    /// When the server started.
+    /// When the server started, by the broker's clock.
     pub started: Millis,
 }
 
@@ -181,6 +181,11 @@ impl KestrelAdmin {
         KestrelAdmin { broker, clock, info, permissions, served, process, controls, history }
     }
 
+    /// The time that the wall clock shows at this moment of the broker's clock.
+    fn wall_at(&self, moment: Millis) -> Millis {
+        self.broker.turn((self.clock)()).wall_at(moment)
+    }
+
     fn snapshot(&self, now: Millis) -> Snapshot {
         let mut snapshot = Snapshot::take(&self.broker, &self.clock, &(self.served)());
         let process = (self.process)();
@@ -188,7 +193,7 @@ impl KestrelAdmin {
         snapshot.gauges.extend([
             // Lineshaft has no JVM. These are the corresponding numbers of its process.
             ("jvm_uptime", now.since(self.info.started) as f64),
-            ("jvm_start_time", self.info.started.0 as f64),
+            ("jvm_start_time", self.wall_at(self.info.started).0 as f64),
             ("jvm_heap_used", process.resident_bytes as f64),
             ("jvm_num_cpus", process.processors as f64),
         ]);
@@ -307,7 +312,7 @@ impl KestrelAdmin {
             "build_revision": "unknown",
             "build_branch_name": "unknown",
             "build_last_few_commits": "unknown",
-            "start_time": date::written(*started),
+            "start_time": date::written(self.wall_at(*started)),
             "uptime": (self.clock)().since(*started),
         })
     }
@@ -316,7 +321,8 @@ impl KestrelAdmin {
         let now = (self.clock)();
         let mut history = self.history();
         let series = history.series(now, || self.snapshot(now));
-        let points = series.points(key).ok_or(CommandError::NoSuchCommand)?;
+        let latest_at = self.wall_at(series.latest());
+        let points = series.points(key, latest_at).ok_or(CommandError::NoSuchCommand)?;
         let points: Vec<Value> =
             points.map(|(second, value)| json!([second, report::number(value)])).collect();
         Ok(json!({ key: points }))

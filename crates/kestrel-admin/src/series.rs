@@ -117,13 +117,22 @@ impl Series {
         self.names.iter()
     }
 
-    /// The points of a series, oldest first: Unix seconds and a value.
-    pub(crate) fn points(&self, key: &str) -> Option<impl Iterator<Item = (u64, f64)>> {
+    /// When the last value was added, by the broker's clock.
+    pub(crate) fn latest(&self) -> Millis {
+        self.latest
+    }
+
+    /// The points of a series, oldest first: Unix seconds and a value. `latest_at`: the time that the
+    /// wall clock shows at [`Series::latest`].
+    pub(crate) fn points(
+        &self,
+        key: &str,
+        latest_at: Millis,
+    ) -> Option<impl Iterator<Item = (u64, f64)>> {
         let values = &self.values[self.names.find(key)?];
-        let latest = self.latest;
         let points = values.iter().enumerate().map(move |(index, value)| {
             let ago_ms = (POINTS - 1 - index) as u64 * MINUTE_MS;
-            (latest.0.saturating_sub(ago_ms) / 1_000, *value)
+            (latest_at.0.saturating_sub(ago_ms) / 1_000, *value)
         });
         Some(points)
     }
@@ -146,7 +155,7 @@ mod tests {
     }
 
     fn points(series: &Series, key: &str) -> Vec<(u64, f64)> {
-        series.points(key).unwrap().collect()
+        series.points(key, series.latest()).unwrap().collect()
     }
 
     #[test]
@@ -165,7 +174,7 @@ mod tests {
         assert_eq!(counter[0], (7_320 - 59 * 60, 0.0));
         assert_eq!(points(&series, "gauge:g")[57..], [(7_200, 1.0), (7_260, 1.0), (7_320, 2.0)]);
         assert_eq!(series.keys().collect::<Vec<_>>(), ["counter:c", "gauge:g"]);
-        assert!(series.points("counter:x").is_none());
+        assert!(series.points("counter:x", start).is_none());
         series.note_question(Millis(5 * MINUTE_MS));
         assert!(!series.is_forgotten(Millis(65 * MINUTE_MS)));
         assert!(series.is_forgotten(Millis(65 * MINUTE_MS + 1)));
@@ -176,6 +185,8 @@ mod tests {
         let mut series = Series::new(Millis(0), &snapshot(0, 0.0));
         series.advance(Millis(3 * MINUTE_MS), &snapshot(6, 0.0));
         assert_eq!(points(&series, "counter:c")[57..], [(60, 0.0), (120, 0.0), (180, 6.0)]);
+        let by_wall: Vec<_> = series.points("counter:c", Millis(7_200_000)).unwrap().collect();
+        assert_eq!((by_wall[0], by_wall[59]), ((7_200 - 59 * 60, 0.0), (7_200, 6.0)));
         series.advance(Millis(4 * MINUTE_MS), &Snapshot::default());
         assert_eq!(series.keys().count(), 0);
     }

@@ -540,3 +540,24 @@ fn there_are_series_of_the_last_hour_and_facts_about_the_server() {
     assert_eq!(info.as_object().unwrap().len(), 8);
     assert!(world.ask("/server_info.txt").1.contains("\nname: kestrel\n"));
 }
+
+/// The clock was wrong when the log began. Since then, the broker's clock is an hour behind.
+#[test]
+fn dates_are_those_of_the_wall_clock() {
+    let world = World::new();
+    let hour_ms = 3_600_000;
+    let start = Millis(START_MS);
+    assert!(world.broker.turn(start).set_wall(start, Millis(START_MS + hour_ms)));
+    world.json("/graph_data");
+    world.pass(61);
+    let series = world.json("/graph_data/counter:cmd_get");
+    let points = &series["counter:cmd_get"];
+    let latest_s = (START_MS + hour_ms) / 1_000 + 60;
+    assert_eq!((&points[59][0], &points[0][0]), (&json!(latest_s), &json!(latest_s - 59 * 60)));
+    let info = world.json("/server_info");
+    assert_eq!(info["start_time"], "Tue Nov 14 23:13:20 UTC 2023");
+    assert_eq!(info["uptime"], 61_000);
+    let stats = world.json("/stats");
+    assert_eq!(stats["gauges"]["jvm_start_time"], START_MS + hour_ms);
+    assert_eq!(stats["gauges"]["jvm_uptime"], 61_000);
+}
