@@ -512,6 +512,29 @@ fn a_redrive_and_a_move_ask_for_claims() {
     world.act(|e, fx| e.redrive(first, fx)).unwrap();
 }
 
+#[test]
+fn the_window_of_a_key_outlasts_its_queue_for_a_redrive_and_a_move_too() {
+    let to_dead = Setting::DeadQueue(DeadTarget::Queue(b"dead"[..].into()));
+    let dead = [Setting::Retries(true), Setting::RetryLimit(0), to_dead];
+    let rules = for_a_second().into_iter().chain(dead).chain([by("body")]);
+    let mut world = World::new();
+    world.rules([Rule::new(["q"], rules)]);
+    let session = world.open();
+    world.act(|e, _| e.watch(session, b"q"));
+    world.uses(session, "q");
+    let first = world.put_body(session, "a").unwrap();
+    world.taken(session);
+    world.release(session, first, 0, 0);
+    let second = world.put_body(session, "a").unwrap();
+    world.finish(session, second);
+    world.uses(session, "other");
+    world.act(|e, fx| e.ignore(session, b"q", fx));
+    assert_eq!(world.engine.queue_id(b"q"), None, "nothing needs it");
+    assert_eq!(world.act(|e, fx| e.redrive(first, fx)), Err(RedriveRefused::KeyTaken));
+    world.pass(1000);
+    world.act(|e, fx| e.redrive(first, fx)).unwrap();
+}
+
 fn bumping() -> [Setting; 1] {
     [Setting::OnDuplicate(OnDuplicate::Bump)]
 }

@@ -130,8 +130,8 @@ impl Model {
     }
 
     /// The claim on a key, if the policy counts it, and the record that a reply depends on.
-    fn claim_on(&self, queue: &Name, key: KeyHash) -> Option<(Claim, Need)> {
-        let unique = &self.queues[queue].policy.unique;
+    fn claim_on(&self, queue: &str, key: KeyHash) -> Option<(Claim, Need)> {
+        let unique = &self.policy(queue).unique;
         if unique.by.is_none() || !matches!(unique.window, UniqueWindow::For(_)) {
             return None;
         }
@@ -174,10 +174,15 @@ impl Model {
     /// True if another job of this queue has the key of this job.
     pub(super) fn key_is_taken(&self, id: u64, queue: &str) -> bool {
         let Some(key) = self.jobs[&id].key else { return false };
-        let Some(queue) = self.queue_named(queue) else { return false };
+        // The window of a key can outlast its queue.
+        if self.claim_on(&self.real_name(queue), key).is_some_and(|(claim, _)| claim.id.0 != id) {
+            return true;
+        }
         let own = &self.jobs[&id];
-        self.claim_on(&queue, key).is_some_and(|(claim, _)| claim.id.0 != id)
-            || self.equal_job(&queue, key, |job| !std::ptr::eq(job, own)).is_some()
+        let queue = self.queue_named(queue);
+        queue.is_some_and(|queue| {
+            self.equal_job(&queue, key, |job| !std::ptr::eq(job, own)).is_some()
+        })
     }
 
     /// The job that has a key in a queue.

@@ -234,7 +234,8 @@ impl Engine {
 
     /// The claim on a key in the queue of this name, which has this policy.
     pub(super) fn claim_of(&self, name: &[u8], unique: &Unique, key: KeyHash) -> Option<Claim> {
-        if self.claims.is_empty() || !matches!(unique.window, UniqueWindow::For(_)) {
+        let keeps = unique.by.is_some() && matches!(unique.window, UniqueWindow::For(_));
+        if self.claims.is_empty() || !keeps {
             return None;
         }
         let claim = self.claims.get(ClaimKey::new(name, key));
@@ -303,14 +304,23 @@ impl Engine {
         key.is_some_and(|key| find(key).is_some() || self.claim_on(queue, key).is_some())
     }
 
-    /// Whether another job of this queue has the key of this job.
+    /// Whether another job has the key of this job in the queue of this name. The queue need not exist:
+    /// the window of a key can outlast it.
     pub(in crate::engine) fn key_is_taken(&self, slot: JobSlot, queue: &[u8]) -> bool {
         let id = self.jobs[slot].id();
-        let (Some(key), Some(queue)) = (self.jobs.unique_key(id), self.queue_id(queue)) else {
-            return false;
-        };
-        let is_claimed = self.claim_on(queue, key).is_some_and(|claim| claim.id != id);
-        is_claimed || self.key_holder(queue, key, Some(id), |_| true).is_some()
+        let Some(key) = self.jobs.unique_key(id) else { return false };
+        if let Some(queue) = self.queue_id(queue) {
+            return self.is_taken(queue, key, Some(id));
+        }
+        let claim = self.claim_of(&self.real_name(queue), &self.look_up_policy(queue).unique, key);
+        claim.is_some_and(|claim| claim.id != id)
+    }
+
+    /// Whether a job has a key in a queue. Does not look at the job `except`.
+    pub(super) fn is_taken(&self, queue: QueueId, key: KeyHash, except: Option<JobId>) -> bool {
+        let claim = self.claim_on(queue, key);
+        claim.is_some_and(|claim| Some(claim.id) != except)
+            || self.key_holder(queue, key, except, |_| true).is_some()
     }
 
     /// The job that has a key in a queue, as the policy of the queue says. Does not look at the job
