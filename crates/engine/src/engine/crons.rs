@@ -14,9 +14,9 @@ use crate::crons::{
     CATCH_UP_MS_MAX, CatchUp, CronState, CronTable, CronView, Fired, LATE_MS_MAX, Overlap,
 };
 use crate::effects::{Effects, News, Record};
-use crate::engine::put::Refused;
 use crate::ids::{JobId, JobSlot, Millis};
 use crate::jobs::{Draft, State};
+use crate::limits::PUT_ENDS_MAX;
 use crate::milestones::JobEnd;
 use crate::policy::{Name, PRIORITY_DEFAULT, Unsent};
 use crate::timers::TimerKey;
@@ -168,11 +168,11 @@ impl Engine {
         }
     }
 
-    /// Puts the job of an instant, or skips the instant because of the job before it.
+    /// Puts the job of an instant, or skips the instant because of the job before it. If the job goes to
+    /// several queues, the one in the first of them counts as the job of the entry.
     fn fire(&mut self, index: usize, state: &mut CronState, effects: &mut Effects) {
         let overlap = self.crons.entry(index).overlap;
-        let is_unfinished = state.job.is_some_and(|id| self.unfinished(id).is_some());
-        if overlap == Overlap::Skip && is_unfinished {
+        if overlap == Overlap::Skip && state.job.is_some_and(|id| self.unfinished(id).is_some()) {
             self.crons.counts(index).overlaps += 1;
             return;
         }
@@ -190,56 +190,36 @@ impl Engine {
             foreground: false,
             body: entry.body.clone(),
         };
-        let mut put = self.put_fresh(&queue, draft.clone(), effects);
-        if put.is_none() && self.end_replaced(replaced, effects) {
-            // The earlier job can be what kept the new one out.
-            put = self.put_fresh(&queue, draft, effects);
+        let route = self.route_to(&queue, false, effects);
+        if let Some(queue) = route.first_queue() {
+            self.sweep(queue, PUT_ENDS_MAX, effects);
+            let earlier = replaced.and_then(|id| self.replaceable(id));
+            let keeps_out = |slot: &JobSlot| self.keeps_out(*slot, queue, &draft.body);
+            if let Some(slot) = earlier.filter(keeps_out) {
+                self.end_job(slot, JobEnd::Replaced, &News::Fail, effects);
+            }
         }
-        let Some(id) = put else {
+        let routed = self.put_along(route, &draft, (b"", None), effects);
+        let Some(stored) = routed.first else {
             self.crons.counts(index).refused += 1;
             return;
         };
-        self.crons.note_fresh(id, fired);
+        let job = routed.in_first_queue.map(|slot| self.jobs[slot].id());
+        // The log must know of this firing by a job that it gets, even if the first queue refused one.
+        self.crons.note_fresh(job.unwrap_or_else(|| self.jobs[stored].id()), fired);
         self.crons.counts(index).fired += 1;
-        (state.fired, state.job) = (Some(fired.at), Some(id));
-        self.end_replaced(replaced, effects);
-    }
-
-    /// Ends the job that a newer one replaces. Returns whether it was there.
-    fn end_replaced(&mut self, id: Option<JobId>, effects: &mut Effects) -> bool {
-        let slot = id.and_then(|id| self.unfinished(id));
-        let Some(slot) = slot.filter(|slot| self.jobs[*slot].state() != State::Leased) else {
-            return false;
-        };
-        self.end_job(slot, JobEnd::Replaced, &News::Fail, effects);
-        true
-    }
-
-    /// Puts a job. `None`: the queue refuses it, or has a job with the same unique key.
-    fn put_fresh(&mut self, queue: &[u8], draft: Draft, effects: &mut Effects) -> Option<JobId> {
-        let first = self.jobs.next_id();
-        let put = self.put_by_name(queue, draft, effects);
-        put.ok().filter(|id| id.0 >= first)
-    }
-
-    fn put_by_name(
-        &mut self,
-        name: &[u8],
-        draft: Draft,
-        effects: &mut Effects,
-    ) -> Result<JobId, Refused> {
-        if self.alias(name).is_some() {
-            let route = self.route_to(name, false, effects);
-            let routed = self.put_along(route, &draft, (b"", None), effects);
-            return self.answer(&routed);
+        state.fired = Some(fired.at);
+        if job.is_some() {
+            state.job = job;
+            if let Some(slot) = replaced.and_then(|id| self.replaceable(id)) {
+                self.end_job(slot, JobEnd::Replaced, &News::Fail, effects);
+            }
         }
-        let queue = self.queue_or_create(name);
-        // Keep the queue in existence until it has the job, or refuses it.
-        self.queues[queue].hold();
-        let put = self.put_into(queue, draft, None, effects);
-        self.queues[queue].release();
-        self.drop_if_unwanted(queue, effects);
-        put
+    }
+
+    /// The job of an earlier firing, if a newer one can replace it: no worker has it.
+    fn replaceable(&self, id: JobId) -> Option<JobSlot> {
+        self.unfinished(id).filter(|slot| self.jobs[*slot].state() != State::Leased)
     }
 
     /// The job of an earlier firing, if it still runs or will run.

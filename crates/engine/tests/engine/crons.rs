@@ -383,6 +383,73 @@ fn an_alias_gets_a_job_in_each_of_its_queues() {
     }
 }
 
+/// The numbers of ready jobs in these queues.
+fn ready_in<const N: usize>(world: &World, names: [&str; N]) -> [u64; N] {
+    let stats = |queue| world.engine.queue_stats(queue).ready;
+    names.map(|name| world.engine.queue_id(name.as_bytes()).map_or(0, stats))
+}
+
+#[test]
+fn only_the_job_in_the_first_queue_is_replaced() {
+    let alias = || {
+        let names = [b"a"[..].into(), b"b"[..].into()];
+        Rule::new(["both"], [Setting::Alias(Box::new(names))])
+    };
+    let replacing = |queue: &str| CronEntry {
+        queue: queue.as_bytes().into(),
+        overlap: Overlap::Replace,
+        ..entry("tick")
+    };
+    let by_body = || Setting::UniqueBy(Some("body".parse().expect("a key")));
+    // Either setting lets the earlier job keep the new one out of the first queue.
+    for setting in [by_body(), Setting::JobsMax(Some(1))] {
+        let mut world = World::new();
+        let rules = Rules(vec![alias(), Rule::new(["a"], [setting])]);
+        world.act(|e, fx| e.set_policies(rules, fx));
+        set(&mut world, &[replacing("both")]);
+        minutes(&mut world, 3);
+        assert_eq!(ready_in(&world, ["a", "b"]), [1, 3]);
+        assert_eq!((counts(&world).fired, counts(&world).refused), (3, 0));
+    }
+    // The second queue takes no second job. The first one goes on.
+    for setting in [by_body(), Setting::JobsMax(Some(1))] {
+        let mut world = World::new();
+        let rules = Rules(vec![alias(), Rule::new(["b"], [setting])]);
+        world.act(|e, fx| e.set_policies(rules, fx));
+        set(&mut world, &[replacing("both")]);
+        minutes(&mut world, 3);
+        assert_eq!(ready_in(&world, ["a", "b"]), [1, 1]);
+        assert_eq!(counts(&world).fired, 3);
+    }
+    // The jobs of a client keep the new one out of the first queue, so the entry's job there stays.
+    let mut world = World::new();
+    world.act(|e, fx| e.set_policies(Rules(vec![alias()]), fx));
+    set(&mut world, &[replacing("both")]);
+    minutes(&mut world, 1);
+    let session = world.open();
+    world.act(|e, fx| e.use_queue(session, b"a", fx));
+    world.act(|e, fx| e.put(session, NewJob::default(), b"client"[..].into(), fx)).expect("room");
+    let full = Rule::new(["a"], [Setting::JobsMax(Some(1))]);
+    world.act(|e, fx| e.set_policies(Rules(vec![alias(), full]), fx));
+    minutes(&mut world, 1);
+    assert_eq!(ready_in(&world, ["a", "b"]), [2, 2]);
+}
+
+#[test]
+fn the_job_of_a_parent_is_replaced_and_those_of_its_children_stay() {
+    let mut world = World::new();
+    let rule = Rule::new(["feed"], [Setting::UniqueBy(Some("body".parse().expect("a key")))]);
+    let of_child = Rule::new(["feed+child"], [Setting::UniqueBy(None)]);
+    world.act(|e, fx| e.set_policies(Rules(vec![rule, of_child]), fx));
+    // A read makes the child.
+    assert_eq!(world.get("feed+child"), None);
+    let replacing = CronEntry { overlap: Overlap::Replace, ..entry("tick") };
+    set(&mut world, &[CronEntry { queue: b"feed"[..].into(), ..replacing }]);
+    minutes(&mut world, 3);
+    assert_eq!(ready_in(&world, ["feed", "feed+child"]), [1, 3]);
+    assert_eq!((counts(&world).fired, counts(&world).refused), (3, 0));
+}
+
 #[test]
 fn a_server_that_takes_no_jobs_fires_later() {
     let mut world = World::new();

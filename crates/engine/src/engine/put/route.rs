@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::dead_letters::Unserved;
 use crate::engine::put::{Admitted, Offer};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{Draft, JobKind, PutKeys};
+use crate::jobs::{Body, Draft, JobKind, PutKeys, State};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 use crate::queues::Extension;
@@ -67,6 +67,17 @@ pub(in crate::engine) struct Route {
     items: bool,
 }
 
+impl Route {
+    /// The first queue that the put names and that stores jobs. If it stores none, the first one that
+    /// gets the job from it.
+    pub(in crate::engine) fn first_queue(&self) -> Option<QueueId> {
+        let stores =
+            |queue: &QueueId| self.stops.iter().any(|stop| stop.queue == *queue && stop.stores);
+        let fed = self.stops.iter().find(|stop| stop.stores).map(|stop| stop.queue);
+        self.requested.first().copied().filter(stores).or(fed)
+    }
+}
+
 /// The result of a put along a route.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Routed {
@@ -78,6 +89,8 @@ pub(in crate::engine) struct Routed {
     pub(crate) ended: Option<JobId>,
     /// The first job that a queue on the route stored.
     pub(crate) first: Option<JobSlot>,
+    /// The job that the [first queue](Route::first_queue) stored.
+    pub(crate) in_first_queue: Option<JobSlot>,
     /// The reason why a requested queue refused the put.
     pub(crate) refused: Option<Refused>,
 }
@@ -216,10 +229,11 @@ impl Engine {
         effects: &mut Effects,
     ) -> Routed {
         let body_bytes = draft.body.len();
-        for alias in route.aliases {
-            self.rules.count_alias(&alias, body_bytes);
+        for alias in &route.aliases {
+            self.rules.count_alias(alias, body_bytes);
         }
         let mut routed = Routed::default();
+        let first_queue = route.first_queue();
         let mut slots = Vec::with_capacity(route.stops.len());
         let mut has_room = Vec::with_capacity(route.stops.len());
         for &Stop { queue, role, stores } in &route.stops {
@@ -260,6 +274,9 @@ impl Engine {
                     let slot = self.insert_job(queue, draft.clone(), kind);
                     self.set_keys(slot, keys);
                     slots.push(slot);
+                    if Some(queue) == first_queue {
+                        routed.in_first_queue = Some(slot);
+                    }
                     if role == Role::Requested {
                         routed.requested = routed.requested.or(Some(slot));
                     }
@@ -398,13 +415,35 @@ impl Engine {
     }
 
     pub(super) fn is_full(&self, queue: QueueId) -> bool {
+        self.is_full_without(queue, (0, 0))
+    }
+
+    /// Whether a queue would be full without so many of its ready jobs, and so many bytes of bodies.
+    fn is_full_without(&self, queue: QueueId, (ready, bytes): (u64, u64)) -> bool {
         let queue = &self.queues[queue];
         let Some(Policy { jobs_max, bytes_max, .. }) = queue.extension().map(Extension::policy)
         else {
             return false;
         };
-        jobs_max.is_some_and(|most| u64::from(queue.counts().ready) >= most)
-            || bytes_max.is_some_and(|most| queue.counts().bytes >= most)
+        let counts = queue.counts();
+        jobs_max.is_some_and(|most| u64::from(counts.ready).saturating_sub(ready) >= most)
+            || bytes_max.is_some_and(|most| counts.bytes.saturating_sub(bytes) >= most)
+    }
+
+    /// Whether a put of this body is refused by a queue, or makes no job there, only because of this
+    /// job.
+    pub(in crate::engine) fn keeps_out(&self, slot: JobSlot, queue: QueueId, body: &Body) -> bool {
+        let job = &self.jobs[slot];
+        if job.queue() != queue || self.check_size(queue, body.len()).is_err() {
+            return false;
+        }
+        let Some(policy) = self.policy_of(queue) else { return false };
+        let key = self.key_for(queue, body, b"");
+        let is_taken = |except| key.is_some_and(|key| self.is_taken(queue, key, except));
+        let refuses = policy.when_full != WhenFull::DropOldest;
+        let own = (u64::from(job.state() == State::Ready), job.body_len() as u64);
+        let is_out = is_taken(None) || refuses && self.is_full(queue);
+        is_out && !is_taken(Some(job.id())) && !(refuses && self.is_full_without(queue, own))
     }
 
     fn oldest_of_the_least_urgent(&self, queue: QueueId) -> Option<JobSlot> {
