@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream;
-use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, RawMessageErrorKind, Stream};
 use replica::Seq;
 use replica::node::{Answer, Request};
 use tokio::sync::mpsc;
@@ -44,8 +44,7 @@ pub(crate) async fn run(
 fn no_answer(request: &Request) -> Option<Answer> {
     match request {
         Request::Tail => Some(Answer::NoTail),
-        Request::Read { seq } => Some(Answer::NoRecord { seq: *seq }),
-        Request::LastClaim => Some(Answer::NoClaim),
+        Request::Read { .. } | Request::LastClaim => Some(Answer::NoRead),
         Request::Trim { .. } | Request::Append { .. } | Request::Follow { .. } => None,
     }
 }
@@ -76,8 +75,16 @@ async fn ask(connector: &Connector, stream: &Stream<()>, request: &Request) -> O
         Request::LastClaim => {
             let claims = connector.place().claims();
             let last = stream.get_last_raw_message_by_subject(&claims);
-            let message = timeout(REQUEST_MAX, last).await.ok()?.ok()?;
-            Answer::LastClaim { seq: message.sequence, bytes: Arc::from(&message.payload[..]) }
+            match timeout(REQUEST_MAX, last).await.ok()? {
+                Ok(message) => {
+                    let bytes = Arc::from(&message.payload[..]);
+                    Answer::LastClaim { seq: message.sequence, bytes }
+                }
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                    Answer::NoClaim
+                }
+                Err(_) => return None,
+            }
         }
         // Other tasks have these requests.
         Request::Trim { .. } | Request::Append { .. } | Request::Follow { .. } => return None,

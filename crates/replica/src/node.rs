@@ -274,6 +274,7 @@ impl Node {
             Answer::NoRecord { seq } => self.search_read(now_ms, seq, None, out),
             Answer::LastClaim { seq, bytes } => self.search_claim(now_ms, seq, &bytes, out),
             Answer::NoClaim => self.search_no_claim(now_ms, out),
+            Answer::NoRead => self.search_no_read(),
             Answer::Appended { id, .. }
             | Answer::Refused { id }
             | Answer::Busy { id }

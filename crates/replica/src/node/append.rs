@@ -155,6 +155,7 @@ impl Append {
             Answer::NoRecord { seq } if *seq == self.place() && self.phase == Phase::Read => {
                 self.phase = Phase::Settle;
             }
+            Answer::NoRead if self.phase == Phase::Read => self.phase = Phase::Settle,
             _ => (),
         }
         Outcome::Open

@@ -169,7 +169,7 @@ pub enum Answer {
         /// Bytes of the stream.
         bytes: u64,
     },
-    /// Nobody answered.
+    /// Nobody told the first and the last record.
     NoTail,
     /// One record.
     Read {
@@ -178,7 +178,7 @@ pub enum Answer {
         /// Its bytes.
         bytes: Arc<[u8]>,
     },
-    /// The record does not exist, or nobody answered.
+    /// The record does not exist.
     NoRecord {
         /// The record.
         seq: Seq,
@@ -190,8 +190,10 @@ pub enum Answer {
         /// Its bytes.
         bytes: Arc<[u8]>,
     },
-    /// The stream has no claim, or nobody answered.
+    /// The stream has no claim.
     NoClaim,
+    /// Nobody answered the request for a record, or for the last claim.
+    NoRead,
     /// A record that the node follows. The driver delivers them in order.
     Record {
         /// Its place.

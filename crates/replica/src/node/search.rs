@@ -1,8 +1,12 @@
 //! Finds the end of the folder in the stream, so that reading begins there.
 //!
 //! The numbers of records that count never fall. So a binary search finds the first record with the
-//! number of the folder's last group. A stale record can mislead it by a few places: the search
-//! begins to compare a little earlier, and compares chains.
+//! number of the folder's last group. Then the search compares chains, from a few records earlier on.
+//!
+//! A stale record has a low number, so it can make the search halve the wrong part of the stream. If
+//! the search then finds only later groups, it looks once more, in the part before. It is over if the
+//! record just before that place is an earlier one: so it reads few records, also of a history
+//! without the folder's last group.
 
 use std::sync::Arc;
 
@@ -20,6 +24,8 @@ const STALE_MAX: u64 = 64;
 pub(super) struct Search {
     first: Seq,
     last: Seq,
+    /// The halving looks at the records before this one.
+    end: Seq,
     phase: Phase,
     /// Since when, and how often, the stream ended before the folder.
     behind: Option<(u64, u32)>,
@@ -33,15 +39,15 @@ enum Phase {
     Tail,
     /// The first record with the number is in `low..high`, or it is `high`.
     Halve { low: Seq, high: Seq },
-    /// This record is being compared. The comparison began at `from`.
-    Compare { from: Seq, seq: Seq },
+    /// This record is being compared. The halving found `place`, and the comparison began at `from`.
+    Compare { place: Seq, from: Seq, seq: Seq },
     /// The place is found. The last claim is needed, too.
     Claim { epoch: Epoch, seq: Seq },
 }
 
 impl Search {
     pub(super) fn new() -> Search {
-        Search { first: 0, last: 0, phase: Phase::Tail, behind: None, missing: None }
+        Search { first: 0, last: 0, end: 0, phase: Phase::Tail, behind: None, missing: None }
     }
 
     pub(super) fn asks_tail(&self) -> bool {
@@ -84,7 +90,8 @@ impl Node {
         if is_empty {
             return self.finish(Act::Fetch, out);
         }
-        search.phase = Phase::Halve { low: first, high: last + 1 };
+        search.end = last + 1;
+        search.phase = Phase::Halve { low: first, high: search.end };
         self.next_read(out);
     }
 
@@ -95,7 +102,7 @@ impl Node {
             && low == high
         {
             let from = low.saturating_sub(STALE_MAX).max(search.first);
-            search.phase = Phase::Compare { from, seq: from };
+            search.phase = Phase::Compare { place: low, from, seq: from };
         }
         let request = match search.phase {
             Phase::Tail => return,
@@ -161,15 +168,23 @@ impl Node {
         }
     }
 
+    /// Nobody answered: the search begins again. That says nothing about the records.
+    pub(super) fn search_no_read(&mut self) {
+        if let Some(search) = self.search() {
+            search.phase = Phase::Tail;
+            search.missing = None;
+        }
+    }
+
     pub(super) fn search_no_tail(&mut self) {
         if let Some(search) = self.search() {
             search.missing = None;
         }
     }
 
-    /// The stream was trimmed meanwhile, or nobody answered. The bounds may have changed, so the
-    /// search begins again. But if the stream answers, and does not have a record between its first
-    /// and its last one, then it has lost the record.
+    /// The stream was trimmed meanwhile. The bounds may have changed, so the search begins again. But
+    /// if the stream does not have a record between its first and its last one, then it has lost the
+    /// record.
     fn is_missing(&mut self, now_ms: u64, seq: Seq, out: &mut Vec<Output>) {
         let Some(search) = self.search() else { return };
         search.phase = Phase::Tail;
@@ -184,7 +199,7 @@ impl Node {
     fn search_header(&mut self, now_ms: u64, seq: Seq, header: &Header, out: &mut Vec<Output>) {
         let at = self.reader.at();
         let Some(search) = self.search() else { return };
-        let (first, last) = (search.first, search.last);
+        let (first, last, end) = (search.first, search.last, search.end);
         match search.phase {
             Phase::Tail | Phase::Claim { .. } => return,
             Phase::Halve { low, high } => {
@@ -194,12 +209,17 @@ impl Node {
                     Phase::Halve { low, high: seq }
                 };
             }
-            Phase::Compare { from, .. } => {
+            Phase::Compare { place, from, .. } => {
                 let is_ours = header.number == at.number && header.after == at.chain;
                 if is_ours && header.is_last_part() {
                     let epoch = if header.kind == Kind::Claim { seq } else { header.epoch };
                     search.phase = Phase::Claim { epoch, seq };
                 } else if header.epoch >= at.epoch && is_behind(header, at.number, is_ours) {
+                    if from > first && place < end {
+                        search.end = from;
+                        search.phase = Phase::Halve { low: first, high: from };
+                        return self.next_read(out);
+                    }
                     // The history continues without our last group.
                     if from == first && header.number > at.number {
                         return self.finish(Act::Fetch, out);
@@ -212,7 +232,7 @@ impl Node {
                     search.phase = Phase::Tail;
                     return self.folder_is_ahead(now_ms, out);
                 } else {
-                    search.phase = Phase::Compare { from, seq: seq + 1 };
+                    search.phase = Phase::Compare { place, from, seq: seq + 1 };
                 }
             }
         }

@@ -20,6 +20,8 @@ pub(crate) enum Mood {
     Right,
     /// Nobody answers.
     Silent,
+    /// Only `Tail` is answered.
+    Mute,
     /// The tail is too low.
     Old(Seq),
 }
@@ -43,6 +45,7 @@ pub(crate) struct Rig {
     pub(crate) follows: Option<Seq>,
     pub(crate) open: Option<OpenAppend>,
     pub(crate) appends: u32,
+    pub(crate) reads: u32,
     pub(crate) trims: Vec<Seq>,
     pub(crate) acts: Vec<Act>,
     /// Whether groups are applied at once.
@@ -85,6 +88,7 @@ impl Rig {
             follows: None,
             open: None,
             appends: 0,
+            reads: 0,
             trims: Vec::new(),
             acts: Vec::new(),
             applies: true,
@@ -158,6 +162,7 @@ impl Rig {
 
     fn request(&mut self, request: Request) {
         let last = self.last();
+        self.reads += u32::from(matches!(request, Request::Read { .. }));
         match (request, self.mood) {
             (Request::Append { id, subject, expect, record }, _) => {
                 assert!(self.open.is_none(), "at most one append is open");
@@ -170,8 +175,11 @@ impl Rig {
             (Request::Tail, Mood::Old(last)) => {
                 self.answer(Answer::Tail { first: self.first, last, bytes: self.bytes });
             }
-            (Request::Tail, Mood::Right) => {
+            (Request::Tail, Mood::Right | Mood::Mute) => {
                 self.answer(Answer::Tail { first: self.first, last, bytes: self.bytes });
+            }
+            (Request::Read { .. } | Request::LastClaim, Mood::Silent | Mood::Mute) => {
+                self.answer(Answer::NoRead);
             }
             (Request::Read { seq }, Mood::Right)
                 if seq >= self.first && seq <= last && self.lost != Some(seq) =>

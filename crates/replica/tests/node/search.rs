@@ -73,6 +73,70 @@ fn a_folder_finds_its_place_in_a_trimmed_stream() {
 }
 
 #[test]
+fn a_late_record_misleads_no_search() {
+    let mut writer = Writer::new(2);
+    let mut stream = vec![writer.claim()];
+    writer.epoch = 1;
+    stream.push(writer.record(b"first"));
+    let former = writer;
+    stream.push(Writer { node: 3, ..writer }.claim());
+    (writer.node, writer.epoch) = (3, stream.len() as u64);
+    let mut places = Vec::new();
+    for _ in 0..1000 {
+        stream.push(writer.record(b"group"));
+        places.push(writer.at);
+    }
+    let late = former;
+    let last = places.last().expect("there are groups").number;
+    // Each place in turn has the late record: also those that a binary search reads first.
+    for at in (3..stream.len()).step_by(7).chain([251, 501, 502, 751]) {
+        let mut stream = stream.clone();
+        stream.insert(at, late.alive());
+        for place in places.iter().step_by(83) {
+            let rig = Rig::with(setting(), *place, 1, stream.clone());
+            let bad = rig.acts.iter().find(|act| !matches!(act, Act::Apply(_) | Act::Follows(..)));
+            assert_eq!(bad, None, "group {}, a late record at {at}", place.number);
+            assert_eq!(rig.node.reader().at().number, last);
+        }
+        // Trimmed: a folder from before needs a copy.
+        let rig = Rig::with(setting(), places[20], 101, stream[100..].to_vec());
+        assert!(at < 200 || rig.acts == [Act::Fetch], "a late record at {at}: {:?}", rig.acts);
+    }
+}
+
+#[test]
+fn a_folder_of_another_history_is_found_out_in_few_reads() {
+    let mut writer = Writer::new(2);
+    let mut stream = vec![writer.claim()];
+    writer.epoch = 1;
+    let mut at = writer.at;
+    for number in 0..20_000_u32 {
+        stream.push(writer.record(&number.to_le_bytes()));
+        if number == 9_000 {
+            at = writer.at;
+        }
+    }
+    at.chain.0 ^= 1;
+    let rig = Rig::with(setting(), at, 1, stream);
+    assert!(matches!(rig.acts[..], [Act::Fault(Fault::Read(ReadError::Diverged { .. }))]));
+    assert!(rig.reads < 300, "{} reads", rig.reads);
+}
+
+#[test]
+fn a_read_that_nobody_answers_says_nothing_about_the_record() {
+    let (stream, places) = history();
+    let mut rig = Rig::with(setting(), places[9], 1, stream);
+    rig.mood = Mood::Mute;
+    rig.restart(places[9]);
+    rig.pass(200_000);
+    assert_eq!((&rig.acts[..], rig.follows), (&[][..], None));
+    rig.mood = Mood::Right;
+    rig.pass(300);
+    rig.deliver();
+    assert_eq!(rig.node.reader().at().number, 200);
+}
+
+#[test]
 fn an_empty_stream_is_right_for_a_new_cluster_only() {
     let rig = Rig::new(Vec::new());
     assert_eq!(rig.follows, Some(1));

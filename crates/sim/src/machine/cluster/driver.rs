@@ -313,8 +313,7 @@ fn as_of_now(record: &Arc<[u8]>, epoch: replica::Epoch) -> Arc<[u8]> {
 /// The answer if nobody answers.
 fn nothing_for(request: &Request) -> Answer {
     match request {
-        Request::Read { seq } => Answer::NoRecord { seq: *seq },
-        Request::LastClaim => Answer::NoClaim,
+        Request::Read { .. } | Request::LastClaim => Answer::NoRead,
         _ => Answer::NoTail,
     }
 }
