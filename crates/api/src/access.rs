@@ -13,6 +13,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
+use broker::Millis;
 use http_api::{Peer, claims, only_looks, sha256};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderValue, SET_COOKIE};
@@ -226,11 +227,10 @@ fn unauthenticated(why: &str) -> Problem {
     Problem::new(ProblemKind::Unauthenticated, why)
 }
 
-/// # Who a client is
-impl Api {
+impl Access {
     /// Recognizes the client of a request. Wrong credentials are a problem.
-    pub fn identify(&self, request: &Request) -> Result<Principal, Problem> {
-        let (headers, access) = (request.headers(), &self.access);
+    fn identify(&self, request: &Request, now: Millis) -> Result<Principal, Problem> {
+        let (headers, access) = (request.headers(), self);
         let gate = request.extensions().get::<Gate>().ok_or_else(|| {
             Problem::new(ProblemKind::Forbidden, "this listener has no rules of access")
         })?;
@@ -255,7 +255,7 @@ impl Api {
         }
         // An old cookie is no mistake of the person, so it counts as no cookie.
         if let Some(secret) = session_secret(headers, &peer)
-            && let Some(session) = access.sessions.find(&secret, self.setup.door.now())
+            && let Some(session) = access.sessions.find(&secret, now)
             && let Some(holder) = access.holder(session.credential)
         {
             let known = known(session.credential, holder, Via::Session, &session.csrf);
@@ -284,6 +284,14 @@ impl Api {
         let credential = is_operator.then_some(Credential::Operator);
         let csrf = access.csrf.clone();
         Ok(Principal { name, role, via, peer, credential, session: None, csrf, advice })
+    }
+}
+
+/// # Who a client is
+impl Api {
+    /// Recognizes the client of a request. Wrong credentials are a problem.
+    pub fn identify(&self, request: &Request) -> Result<Principal, Problem> {
+        self.access.identify(request, self.setup.door.now())
     }
 
     /// Checks that no page of another site sent a request that changes something.
@@ -454,6 +462,27 @@ async fn check_viewer(State(api): State<Api>, request: Request, next: Next) -> R
     match checked {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.at(request.uri().path()),
+    }
+}
+
+/// Says who is a viewer at a server that does not serve the API: it starts, or follows another one. So
+/// nobody can sign in there.
+#[derive(Debug)]
+pub struct Viewers(Access);
+
+impl Viewers {
+    /// Reads the token file. Blocks the thread.
+    pub fn new(settings: AccessSettings) -> Viewers {
+        Viewers(Access::new(settings))
+    }
+
+    /// The answer to a client without the role `viewer`. `None`: the client has it. Must be called in a
+    /// runtime.
+    pub fn refusal(&self, request: &Request) -> Option<Response> {
+        self.0.tokens.look_soon();
+        let checked = self.0.identify(request, Millis(0));
+        let checked = checked.and_then(|principal| principal.require(Role::Viewer));
+        checked.err().map(|problem| problem.at(request.uri().path()))
     }
 }
 

@@ -36,7 +36,7 @@ mod version;
 pub use access::audit::{Asked, Pending};
 pub use access::bodies::{BodySettings, JsonPointer};
 pub use access::tokens;
-pub use access::{AccessSettings, PREFIX, Principal, SignedIn, only_viewers};
+pub use access::{AccessSettings, PREFIX, Principal, SignedIn, Viewers, only_viewers};
 pub use act::backup::{BackupPieces, BeginBackup};
 pub use broker::JobId;
 pub use jobs::ListJobs;

@@ -14,6 +14,8 @@ use crate::answer::{
 use crate::cluster::{self, ClusterFacts};
 use crate::exposition::CONTENT_TYPE;
 
+const METRICS: &str = "/metrics";
+
 /// How far a start is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StartState {
@@ -27,12 +29,16 @@ pub struct StartState {
 pub type PassOn =
     Box<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> + Send + Sync>;
 
+/// The answer to a client that may not read metrics. `None`: it may.
+pub type RefuseMetrics = Box<dyn Fn(&Request) -> Option<Response<Body>> + Send + Sync>;
+
 /// A site that reports the progress of the start. After the start, another site answers all
 /// requests.
 pub struct Starting {
     state: Box<dyn Fn() -> StartState + Send + Sync>,
     /// Returns what the node of a cluster knows about itself.
     cluster: Box<dyn Fn() -> Option<ClusterFacts> + Send + Sync>,
+    refuse_metrics: RefuseMetrics,
     pass_on: OnceLock<PassOn>,
     site: OnceLock<Site>,
 }
@@ -53,6 +59,7 @@ impl Starting {
         Starting {
             state: Box::new(state),
             cluster: Box::new(|| None),
+            refuse_metrics: Box::new(|_| None),
             pass_on: OnceLock::new(),
             site: OnceLock::new(),
         }
@@ -65,6 +72,19 @@ impl Starting {
         cluster: impl Fn() -> Option<ClusterFacts> + Send + Sync + 'static,
     ) -> Starting {
         Starting { cluster: Box::new(cluster), ..self }
+    }
+
+    /// The same site, which asks this function before it shows metrics.
+    #[must_use]
+    pub fn with_metrics_for(self, refuse_metrics: RefuseMetrics) -> Starting {
+        Starting { refuse_metrics, ..self }
+    }
+
+    /// The same site, without metrics.
+    #[must_use]
+    pub fn without_metrics(self) -> Starting {
+        let page = || answer(StatusCode::NOT_FOUND, TEXT, "no such page; see /\n");
+        self.with_metrics_for(Box::new(move |_| Some(complete(page()))))
     }
 
     /// From now on, `pass_on` answers all requests, except those for health and metrics. A second call
@@ -90,7 +110,7 @@ impl Starting {
             "/health/ready" => {
                 answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {state}\n"))
             }
-            "/metrics" => match (self.cluster)() {
+            METRICS => match (self.cluster)() {
                 Some(facts) => answer(StatusCode::OK, CONTENT_TYPE, cluster::page(&facts)),
                 None => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{state}\n")),
             },
@@ -120,7 +140,11 @@ impl Starting {
             (None, Some(pass_on)) if !is_about_this_node(request.uri().path()) => {
                 pass_on(request).await
             }
-            (None, _) if only_looks(request.method()) => complete(self.page(request.uri().path())),
+            (None, _) if only_looks(request.method()) => {
+                let path = request.uri().path();
+                let refused = if path == METRICS { (self.refuse_metrics)(&request) } else { None };
+                refused.unwrap_or_else(|| complete(self.page(path)))
+            }
             (None, _) => complete(method_not_allowed()),
         }
     }
@@ -128,7 +152,7 @@ impl Starting {
 
 /// Whether the page is about this process, and not about the jobs that all nodes share.
 fn is_about_this_node(path: &str) -> bool {
-    path == "/metrics" || path.starts_with("/health/")
+    path == METRICS || path.starts_with("/health/")
 }
 
 #[cfg(test)]
@@ -169,6 +193,18 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
         assert_eq!(ask(&site, "/health/ready").0, 503);
+    }
+
+    #[test]
+    fn a_follower_shows_metrics_only_to_those_who_may_read_them() {
+        let state = || StartState { text: "follows one".to_owned(), is_ready: true };
+        let refuse = |_: &Request| Some(complete(answer(StatusCode::UNAUTHORIZED, TEXT, "no\n")));
+        let starting = Starting::new(state).with_cluster(|| Some(ClusterFacts::default()));
+        let site = Arc::new(starting.with_metrics_for(Box::new(refuse))).site();
+        assert_eq!(ask(&site, "/metrics"), (401, "no\n".to_owned()));
+        assert_eq!(ask(&site, "/health/live").0, 200);
+        let starting = Starting::new(state).with_cluster(|| Some(ClusterFacts::default()));
+        assert_eq!(ask(&Arc::new(starting.without_metrics()).site(), "/metrics").0, 404);
     }
 
     #[test]

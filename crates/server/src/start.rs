@@ -181,7 +181,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // Serve health during the start. Listen on the other addresses only when the log is read.
     let startup = Startup::new(config.messages.format);
     let status = Arc::new(Status::default());
-    let starting = starting(startup.clone(), status.clone());
+    let starting = starting(&config, startup.clone(), status.clone());
     let (mut health, mut endpoints): (Vec<Endpoint>, Vec<Endpoint>) =
         endpoints.into_iter().partition(|endpoint| endpoint.listener.protocol == Protocol::Http);
     listen(&mut health)?;

@@ -38,7 +38,7 @@ fn drain(client: &mut Client) -> Vec<u32> {
 
 fn rig(cluster: &'static str, jobs: u32) -> Option<Rig> {
     let bodies = (0..jobs).map(body).collect();
-    Rig::with(3, Special { data: SMALL_SEGMENTS, cluster, bodies })
+    Rig::with(3, Special { data: SMALL_SEGMENTS, cluster, bodies, ..Special::default() })
 }
 
 /// Ends all nodes but this one, which must lead then. Returns the numbers of all jobs.

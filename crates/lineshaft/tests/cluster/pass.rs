@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::wait;
 
-use crate::rig::{PATIENCE, Rig, drain, put};
+use crate::rig::{PATIENCE, Rig, Special, drain, put};
 
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -45,6 +45,23 @@ fn a_follower_passes_its_clients_on() {
     let leader = rig.wait_for_leader(&[1], Duration::from_secs(2));
     assert!(client.command("stats").is_err(), "connections to the old leader end");
     assert_eq!(drain(&mut rig.client(leader)), (0..20).collect::<Vec<u32>>());
+}
+
+#[test]
+fn a_follower_shows_its_metrics_to_viewers_only() {
+    let http = "metrics = \"viewer\"\nanonymous = \"none\"\n";
+    let Some(mut rig) = Rig::with(2, Special { http, ..Special::default() }) else { return };
+    let token = rig.token("viewer");
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    rig.start(1);
+    rig.wait_for_follower(1);
+    for at in [0, 1] {
+        let (code, page) = rig.request(at, "GET", "/metrics", "");
+        assert!(code == 401 && !page.contains("lineshaft_"), "{at}: {page}");
+        let (code, page) = rig.request(at, "GET", "/metrics", &token);
+        assert!(code == 200 && page.contains("lineshaft_cluster_role"), "{at}: {page}");
+    }
 }
 
 #[test]

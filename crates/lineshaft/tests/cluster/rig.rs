@@ -47,8 +47,9 @@ pub(crate) struct Node {
 /// What is special about a cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Special {
-    /// Lines of the table `[data]`, and of the table `[cluster]`.
+    /// Lines of the tables `[data]`, `[http]` and `[cluster]`.
     pub(crate) data: &'static str,
+    pub(crate) http: &'static str,
     pub(crate) cluster: &'static str,
     /// The bodies of the jobs that the origin has already.
     pub(crate) bodies: Vec<Vec<u8>>,
@@ -235,13 +236,13 @@ impl Rig {
         let files = [&self.authority.file, certificate, key];
         let [ca, certificate, key] = files.map(|file| file.display().to_string());
         let folder = node.folder.path().join("data").display().to_string();
-        let Special { data, cluster, .. } = &self.special;
+        let Special { data, http: of_http, cluster, .. } = &self.special;
         let tokens = self.keys.path().join("tokens.toml").display().to_string();
         format!(
             "[data]\ndir = {folder:?}\n{data}[listen]\nbeanstalk = \"{beanstalk}\"\nhttp = \"{http}\"\n\
              gearman = \"{gearman}\"\nkestrel = \"{kestrel}\"\nkestrel_text = \"off\"\n\
              kestrel_thrift = \"off\"\nkestrel_admin = \"{admin}\"\n[http]\n\
-             hosts = [\"node-{at}.test\"]\ntokens = {tokens:?}\n\
+             hosts = [\"node-{at}.test\"]\ntokens = {tokens:?}\n{of_http}\
              [cluster]\nname = \"{NAME}\"\nnode = \"node-{at}\"\n\
              nats = {nats:?}\nnats_monitor = {monitors:?}\nlisten = \"{peers}\"\n\
              advertise = \"{advertised}\"\nca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\nallow_colocated = true\n{cluster}"

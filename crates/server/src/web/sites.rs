@@ -31,13 +31,29 @@ use crate::threads::mailbox::Inbox;
 use crate::web::clients::AllConnections;
 
 /// The site for health and metrics while the server starts, and while it follows another node.
-pub(crate) fn starting(startup: Arc<Startup>, status: Arc<Status>) -> Arc<Starting> {
+pub(crate) fn starting(
+    config: &Config,
+    startup: Arc<Startup>,
+    status: Arc<Status>,
+) -> Arc<Starting> {
     let facts = status.clone();
     let state = move || {
         let of_start = || StartState { text: startup.state(), is_ready: false };
         status.state().unwrap_or_else(of_start)
     };
-    Arc::new(Starting::new(state).with_cluster(move || facts.facts()))
+    let starting = Starting::new(state).with_cluster(move || facts.facts());
+    Arc::new(match config.http.metrics {
+        MetricsAccess::Open => starting,
+        MetricsAccess::Viewer => {
+            let viewers = api::Viewers::new(access(config));
+            starting.with_metrics_for(Box::new(move |request| viewers.refusal(request)))
+        }
+        MetricsAccess::Off => starting.without_metrics(),
+    })
+}
+
+fn access(config: &Config) -> api::AccessSettings {
+    api::AccessSettings { tokens: config.tokens_file(), anonymous: config.http.anonymous }
 }
 
 /// Facts about this start.
@@ -91,10 +107,7 @@ pub(crate) fn overview(
             recovery,
         },
         process: Box::new(process.clone()),
-        access: api::AccessSettings {
-            tokens: config.tokens_file(),
-            anonymous: config.http.anonymous,
-        },
+        access: access(config),
         bodies: config.http.bodies.clone(),
         has_console: config.http.console,
         body_bytes_max: config.http.body_bytes as usize,
