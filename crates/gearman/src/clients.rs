@@ -1,7 +1,8 @@
 //! Requests of clients: submit a job, get its status.
 
 use broker::{
-    Answer, Body, KeptResult, Millis, NotFound, Outbox, Submit, Turn, When, WorkProgress,
+    Answer, Body, KeptResult, Millis, NotFound, Outbox, PutRefusal, Submit, Turn, When,
+    WorkProgress,
 };
 
 use crate::handle::HANDLE_BYTES_MAX;
@@ -126,6 +127,9 @@ impl Session {
     ) {
         if submit.unique.len() > UNIQUE_BYTES_MAX || submit.reducer.len() > UNIQUE_BYTES_MAX {
             return reply::fail(outbox, AT_ONCE, reply::UNIQUE_TOO_LARGE);
+        }
+        if self.lacks_workload {
+            return reply::fail(outbox, AT_ONCE, not_submitted(PutRefusal::MemoryFull));
         }
         let Submit { body, unique, .. } = &submit;
         if turn.caller(self.id).must_wait_for_room(Some(function), body, unique) {

@@ -38,6 +38,9 @@ pub struct Session {
     pub(crate) postponed: Option<Postponed>,
     /// Whether the postponed request is a submit that waits for room in a full queue.
     pub(crate) waits_for_room: bool,
+    /// Whether the session has skipped the workload of the submit that it executes, because of the
+    /// memory limit.
+    pub(crate) lacks_workload: bool,
     /// The list that the session sends. Later commands wait for the end of the list.
     listing: Option<Listing>,
     /// Events that arrived while the session was sending a list. They wait, because they must not
@@ -66,9 +69,9 @@ enum Reading {
     /// A body of a packet type without arguments. The session skips this number of bytes, because
     /// they have no meaning. Then it handles the packet.
     NoBody(Header, usize),
-    /// The body of a submit that exceeds the memory limit. The session skips this number of bytes.
-    /// Then it refuses the submit.
-    Refused(usize),
+    /// The workload of a submit that exceeds the memory limit. The session skips it, and then refuses
+    /// the submit.
+    Refused(RefusedSubmit),
 }
 
 /// A request that needs a job that is only in the log. The broker loads the job, and the session
@@ -94,23 +97,34 @@ struct LongPacket {
     header: Header,
     body: BodyBuffer,
     last_argument: LastArgument,
+    /// Whether there is memory for it, or it needs none.
+    is_admitted: bool,
+}
+
+/// A submit without its workload.
+#[derive(Debug)]
+struct RefusedSubmit {
+    header: Header,
+    /// The arguments before the workload, each with its end.
+    arguments: Box<[u8]>,
+    /// The bytes of the workload that the session has not skipped yet.
+    missing: usize,
 }
 
 impl LongPacket {
     /// Looks for the last argument in what has arrived. In a submit, it is the workload: the buffer
-    /// then learns where it begins, so that the job keeps its memory if it is large. Returns false if
-    /// the packet cannot be valid any more.
-    fn look_for_last_argument(&mut self) -> bool {
-        match self.last_argument.search(self.body.received()) {
-            LastArgumentStart::At(start) => {
-                if self.header.is_submit() && self.body.lacks_beginning() {
-                    self.body.set_beginning(start);
-                }
-                true
-            }
-            LastArgumentStart::Later => true,
-            LastArgumentStart::Never => false,
+    /// then learns where it begins, so that the job keeps its memory if it is large.
+    fn note_last_argument(&mut self, start: usize) {
+        if self.header.is_submit() && self.body.lacks_beginning() {
+            self.body.set_beginning(start);
         }
+    }
+
+    /// What is left of a submit if the server does not keep its workload, which begins at `start`.
+    fn without_workload(&self, start: usize) -> RefusedSubmit {
+        let received = self.body.received();
+        let missing = self.header.body_bytes as usize - received.len();
+        RefusedSubmit { header: self.header, arguments: received[..start].into(), missing }
     }
 }
 
@@ -131,6 +145,7 @@ impl Session {
             is_dropping: false,
             postponed: None,
             waits_for_room: false,
+            lacks_workload: false,
             listing: None,
             late: VecDeque::new(),
             late_bytes: 0,
@@ -181,7 +196,7 @@ impl Session {
             (Reading::Message, Some(_)) => self.read_line(bytes, turn, outbox),
             (Reading::LongPacket(_), Some(_)) => self.gather(bytes, turn, outbox),
             (Reading::NoBody(..), Some(_)) => self.discard(bytes, turn, outbox),
-            (Reading::Refused(_), Some(_)) => self.refuse(bytes, outbox),
+            (Reading::Refused(_), Some(_)) => self.refuse(bytes, turn, outbox),
         }
     }
 
@@ -214,13 +229,11 @@ impl Session {
         if header.kind.has_no_arguments() {
             self.reading = Reading::NoBody(header, header.body_bytes as usize);
         } else if packet_bytes > ARGUMENT_AREA_BYTES_MAX {
-            if header.is_submit() && !turn.admits_body(header.body_bytes as usize) {
-                self.reading = Reading::Refused(header.body_bytes as usize);
-                return HEADER_BYTES;
-            }
             let body = BodyBuffer::new(header.body_bytes as usize);
             let last_argument = LastArgument::of(header.kind);
-            self.reading = Reading::LongPacket(LongPacket { header, body, last_argument });
+            let is_admitted = !header.is_submit();
+            self.reading =
+                Reading::LongPacket(LongPacket { header, body, last_argument, is_admitted });
         } else {
             return 0;
         }
@@ -240,8 +253,21 @@ impl Session {
                 self.reading = Reading::Message;
                 self.take_packet(header, &around, Some(body), turn, outbox);
             }
-            None if packet.look_for_last_argument() => {}
-            None => self.end(turn),
+            // The arguments come first, so that the reply to a wrong submit is about its mistake, and
+            // not about the memory limit.
+            None => match packet.last_argument.search(packet.body.received()) {
+                LastArgumentStart::At(start) => {
+                    let bytes = header.body_bytes as usize;
+                    packet.is_admitted = packet.is_admitted || turn.admits_body(bytes);
+                    if packet.is_admitted {
+                        packet.note_last_argument(start);
+                    } else {
+                        self.reading = Reading::Refused(packet.without_workload(start));
+                    }
+                }
+                LastArgumentStart::Later => {}
+                LastArgumentStart::Never => self.end(turn),
+            },
         }
         count
     }
@@ -258,15 +284,27 @@ impl Session {
         count
     }
 
-    /// Skips the bytes of a submit that exceeds the memory limit. Refuses the submit after its last
+    /// Skips the workload of a submit that exceeds the memory limit. Refuses the submit after its last
     /// byte.
-    fn refuse(&mut self, bytes: &[u8], outbox: &mut Outbox) -> usize {
-        let Reading::Refused(missing) = &mut self.reading else { return 0 };
-        let count = bytes.len().min(*missing);
-        *missing -= count;
-        if *missing == 0 {
-            self.reading = Reading::Message;
-            reply::fail(outbox, AT_ONCE, not_submitted(PutRefusal::MemoryFull));
+    fn refuse(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Reading::Refused(submit) = &mut self.reading else { return 0 };
+        let count = bytes.len().min(submit.missing);
+        submit.missing -= count;
+        if submit.missing == 0
+            && let Reading::Refused(submit) = std::mem::replace(&mut self.reading, Reading::Message)
+        {
+            let RefusedSubmit { header, arguments, .. } = submit;
+            match split(header.kind, &arguments) {
+                Some(_) if !header.is_request => {
+                    reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC);
+                }
+                Some(arguments) => {
+                    self.lacks_workload = true;
+                    self.execute(header.kind, &arguments, None, turn, outbox);
+                    self.lacks_workload = false;
+                }
+                None => self.end(turn),
+            }
         }
         count
     }
@@ -426,7 +464,8 @@ impl Dialect for Session {
     fn buffered_bytes(&self) -> usize {
         let packet_bytes = match &self.reading {
             Reading::LongPacket(packet) => packet.body.buffered_bytes(),
-            Reading::Message | Reading::NoBody(..) | Reading::Refused(_) => 0,
+            Reading::Refused(submit) => submit.arguments.len(),
+            Reading::Message | Reading::NoBody(..) => 0,
         };
         let postponed_bytes = match &self.postponed {
             Some(Postponed::Keyed(_, body, workload)) => {

@@ -22,6 +22,7 @@ pub(crate) const STATUS_RES_UNIQUE: u32 = 42;
 pub(crate) const ECHO_REQ: u32 = 16;
 pub(crate) const ECHO_RES: u32 = 17;
 pub(crate) const SUBMIT_JOB_BG: u32 = 18;
+pub(crate) const SUBMIT_JOB_SCHED: u32 = 35;
 pub(crate) const SUBMIT_JOB_EPOCH: u32 = 36;
 pub(crate) const ERROR: u32 = 19;
 pub(crate) const STATUS_RES: u32 = 20;
