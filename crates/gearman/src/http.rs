@@ -31,7 +31,8 @@ pub struct HttpSession {
     server: Arc<Server>,
     /// Decides which requests the server accepts.
     gate: Gate,
-    opened: Millis,
+    /// When the first bytes of the head arrived. The client may have connected long before.
+    head_began: Option<Millis>,
     stage: Stage,
 }
 
@@ -61,7 +62,7 @@ impl HttpSession {
     /// session's events to `mailbox`.
     pub fn new(server: Arc<Server>, gate: Gate, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_worker_session(mailbox);
-        Self { id, server, gate, opened: turn.now(), stage: Stage::Head }
+        Self { id, server, gate, head_began: None, stage: Stage::Head }
     }
 
     /// The id of the session in the broker. Events have this id as their address.
@@ -70,8 +71,8 @@ impl HttpSession {
     }
 
     fn read_head(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let is_late = turn.now().since(self.opened) > HEAD_TIME_MAX_MS;
-        if is_late {
+        let began = *self.head_began.get_or_insert(turn.now());
+        if turn.now().since(began) > HEAD_TIME_MAX_MS {
             self.answer_plainly("408 Request Timeout", turn, outbox);
             return 0;
         }
@@ -307,8 +308,11 @@ impl Dialect for HttpSession {
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
         // A client that has closed its sending side may have disconnected. The server cannot
-        // distinguish the two cases, so it ends the session.
-        self.end(turn);
+        // distinguish the two cases, so it ends the session. But a whole request for a background job
+        // counts.
+        if !matches!(&self.stage, Stage::Loading(request, _) if request.background) {
+            self.end(turn);
+        }
     }
 
     fn wants_input(&self) -> bool {

@@ -256,7 +256,7 @@ fn a_submit_by_http_joins_a_cold_job() {
         }
         world.load();
         let reply = world.take_text(http);
-        assert_eq!(reply.contains("X-Gearman-Job-Handle: H:vm:2\r\n"), !leaves, "{reply}");
+        assert!(reply.contains("X-Gearman-Job-Handle: H:vm:2\r\n"), "{reply}");
         assert!(world.has_ended(http));
         check_text(&mut world, client, "status\n", "mail\t3\t0\t0\n.\n");
         world.broker.turn(world.now).check_invariants();

@@ -159,6 +159,19 @@ fn a_page_of_another_site_submits_nothing() {
 }
 
 #[test]
+fn a_connection_may_be_older_than_its_request() {
+    let mut world = World::new();
+    let client = send(&mut world, "");
+    world.advance(11_000);
+    world.send(
+        client,
+        b"POST /f HTTP/1.1\r\nX-Gearman-Background: true\r\nContent-Length: 1\r\n\r\nx",
+    );
+    let answer = world.take_text(client);
+    assert!(answer.contains("X-Gearman-Command: JOB_CREATED"), "{answer}");
+}
+
+#[test]
 fn a_head_that_takes_too_long_is_not_waited_for() {
     let mut world = World::new();
     let client = send(&mut world, "POST /f HTTP/1.1\r\n");
