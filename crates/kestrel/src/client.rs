@@ -16,6 +16,18 @@ use crate::server::{Refusals, Server};
 /// The position of a reply that does not wait for the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
+/// The memory of one open read in the list of its queue: the list can have twice the room that it
+/// needs.
+const OPEN_READ_BYTES: usize = 2 * size_of::<LeaseId>();
+/// The memory of an empty list of open reads: its place in the map, which can be half full, and the
+/// first room of the list.
+const OPEN_QUEUE_BYTES: usize = 192;
+
+/// The memory that the first open read of a queue takes.
+fn open_queue_bytes(queue: &[u8]) -> usize {
+    queue.len() + OPEN_QUEUE_BYTES
+}
+
 /// A memcache or text connection: its session in the broker, and its open reads.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -27,6 +39,8 @@ pub(crate) struct Client {
     /// oldest read of the list. If a timed-out read were missing, the client's close of this read
     /// would finish the item of a later read.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
+    /// An estimate of the memory of `open`, in bytes.
+    open_bytes: usize,
     /// True if a fetch waits for an event.
     waits: bool,
     /// The measurement of the last fetch.
@@ -66,6 +80,7 @@ impl Client {
             server,
             refusals,
             open: BTreeMap::new(),
+            open_bytes: 0,
             waits: false,
             watch: Watch::Off,
             may_control: true,
@@ -191,9 +206,12 @@ impl Client {
         self.counters().get_hits.add_one();
         self.server.note(self.watch, Measure::Hit);
         if let Some(lease) = lease {
-            match self.open.get_mut(queue) {
-                Some(open) => open.push_back(lease),
-                None => drop(self.open.insert(queue.into(), [lease].into())),
+            self.open_bytes += OPEN_READ_BYTES;
+            if let Some(open) = self.open.get_mut(queue) {
+                open.push_back(lease);
+            } else {
+                self.open_bytes += open_queue_bytes(queue);
+                self.open.insert(queue.into(), [lease].into());
             }
         }
         Fetched::Item(body, after)
@@ -202,6 +220,12 @@ impl Client {
     fn missed(&self, queue: &[u8], after: Position, turn: &Turn<'_>) -> Fetched {
         self.server.count_miss(queue, turn);
         Fetched::Nothing(after)
+    }
+
+    /// The memory of the list of open reads, in bytes. Only a client that never closes its reads makes
+    /// this list long.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.open_bytes
     }
 
     /// Number of open reads of this queue. A read that timed out counts until the client closes it.
@@ -245,8 +269,10 @@ impl Client {
         let Some(open) = self.open.get_mut(queue) else { return VecDeque::new().into_iter() };
         let rest = open.split_off(count.min(open.len()));
         let oldest = std::mem::replace(open, rest);
+        self.open_bytes -= OPEN_READ_BYTES * oldest.len();
         if open.is_empty() {
             self.open.remove(queue);
+            self.open_bytes -= open_queue_bytes(queue);
         }
         oldest.into_iter()
     }
@@ -264,6 +290,7 @@ impl Client {
                 self.counters().waiters_aborted.add_one();
             }
             self.open.clear();
+            self.open_bytes = 0;
             self.server.leave();
             turn.close_session(self.id);
         }

@@ -295,7 +295,8 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             Waiting::Room(item) => item.body.len() + item.queue.len(),
             Waiting::Nothing | Waiting::Item { .. } | Waiting::Monitor(_) | Waiting::Work(_) => 0,
         };
-        self.reading.buffered_bytes() + listing_bytes + blocked_bytes
+        let open_bytes = self.client.buffered_bytes();
+        self.reading.buffered_bytes() + listing_bytes + blocked_bytes + open_bytes
     }
 
     fn is_mid_request(&self) -> bool {

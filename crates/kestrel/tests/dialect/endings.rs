@@ -14,6 +14,24 @@ fn world_of_many() -> World {
     world
 }
 
+#[test]
+fn reads_that_a_client_never_closes_count_as_memory_of_its_connection() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    let before = world.held_bytes(client);
+    let names: Vec<String> = (0..100).map(|number| format!("{number:04000}")).collect();
+    for name in &names {
+        let commands = format!("set {name} 0 0 1\r\nx\r\nget {name}/open\r\ndelete {name}\r\n");
+        world.ask(client, commands.as_bytes());
+    }
+    let held = world.held_bytes(client) - before;
+    assert!((400_000..500_000).contains(&held), "{held} bytes");
+    for name in &names {
+        assert_eq!(world.ask(client, format!("get {name}/close\r\n").as_bytes()), b"END\r\n");
+    }
+    assert_eq!(world.held_bytes(client), before);
+}
+
 fn items(world: &mut World) -> u64 {
     let turn = world.broker.turn(world.now);
     turn.item_stats(b"q").map_or(0, |stats| stats.items)
