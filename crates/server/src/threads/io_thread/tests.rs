@@ -136,6 +136,26 @@ fn received(client: &mut UnixStream) -> String {
 }
 
 #[test]
+fn a_consumer_that_has_just_gone_gets_no_item() {
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::speaking(Protocol::Kestrel, broker);
+    let (mut consumer, mut producer) = (rounds.connect(), rounds.connect());
+    // The client never reads the reply, so its end resets the connection.
+    consumer.write_all(b"set other 0 0 1\r\nx\r\nget q/t=60000\r\n").unwrap();
+    rounds.round();
+    rounds.finish();
+    drop(consumer);
+    producer.write_all(b"set q 0 0 1\r\ny\r\n").unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(received(&mut producer), "STORED\r\n");
+    producer.write_all(b"get q\r\n").unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(received(&mut producer), "VALUE q 0 1\r\ny\r\nEND\r\n");
+}
+
+#[test]
 fn a_message_does_not_hide_a_request_that_comes_with_it() {
     let mut rounds = Rounds::new();
     let mut client = rounds.connect();

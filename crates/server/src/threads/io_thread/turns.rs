@@ -282,6 +282,11 @@ impl IoThread {
             // the job back when the session was closed.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
+            // The connection is broken, and its session closes soon. A dialect that gets a job here could
+            // finish it, although the client never sees it.
+            if connection.in_leaving {
+                continue;
+            }
             // The engine does not count replies as work, and most events only cause replies. So
             // count each event here.
             turn.count_work(1);
