@@ -7,7 +7,7 @@ use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{JobList, State};
 use crate::policy::Name;
-use crate::queues::{Queue, ReadyKey, ready_place};
+use crate::queues::{Extension, Queue, ReadyKey, ready_place};
 use crate::sessions::ReturnOrder;
 
 /// The line of chores.
@@ -145,16 +145,20 @@ pub(crate) struct FlushWork {
 #[derive(Debug)]
 pub(crate) struct RemovalWork {
     queue: QueueId,
-    /// The removal ends only jobs below this number. Jobs from this number on were put later.
-    end: JobId,
+    /// The removal ends only *old* jobs: their order numbers are below this number. Jobs with other
+    /// order numbers were put later, or came from another queue later.
+    end: u64,
     /// The removal ends only the waits of sessions with tickets below this ticket. Other sessions
     /// began to wait later.
     tickets_end: u64,
+    /// See [`Extension::old_jobs_listed`], when the pass over the lists began.
+    listed_before: u64,
     pub(crate) next: Next,
 }
 
-/// The place at which the removal continues. During the removal, the queue hands out no job. So an
-/// old job cannot move to a place that the removal has already visited.
+/// The place at which the removal continues. During the removal, the queue hands out no job. But an
+/// old job can come to a place that the removal has already visited: for example, it expires and
+/// is buried. Then the removal makes another pass over the lists.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Among the waiting sessions, from this ticket on.
@@ -202,24 +206,40 @@ impl Held {
 }
 
 impl RemovalWork {
-    /// Begins a removal. The removal ends jobs below `end`, and waits of sessions with tickets
-    /// below `tickets_end`.
-    pub(crate) fn new(queue: QueueId, end: JobId, tickets_end: u64) -> Self {
-        Self { queue, end, tickets_end, next: Next::Waiting(0) }
+    /// Begins a removal. The removal ends jobs with order numbers below `end`, and waits of sessions
+    /// with tickets below `tickets_end`.
+    pub(crate) fn new(queue: QueueId, end: u64, tickets_end: u64) -> Self {
+        Self { queue, end, tickets_end, listed_before: 0, next: Next::Waiting(0) }
     }
 
     pub(crate) fn queue(&self) -> QueueId {
         self.queue
     }
 
-    /// Whether the job existed when the removal began.
-    pub(crate) fn covers(&self, job: JobId) -> bool {
-        job < self.end
+    /// The removal ends jobs with order numbers below this number.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether the job with this order number was in the queue when the removal began.
+    pub(crate) fn covers(&self, order: u64) -> bool {
+        order < self.end
     }
 
     /// Whether the session with this ticket waited when the removal began.
     pub(crate) fn covers_ticket(&self, ticket: u64) -> bool {
         ticket < self.tickets_end
+    }
+
+    /// Begins a pass over the lists of the queue.
+    pub(crate) fn begin_pass(&mut self, queue: &Queue) {
+        self.listed_before = old_jobs_listed(queue);
+        self.next = Next::Buried(0);
+    }
+
+    /// Whether an old job has come to a list since the pass began.
+    pub(crate) fn may_have_missed(&self, queue: &Queue) -> bool {
+        self.listed_before != old_jobs_listed(queue)
     }
 
     /// The next job in the lists of the queue. Moves `next` behind this job, unless it is cold.
@@ -263,6 +283,10 @@ impl RemovalWork {
             }
         }
     }
+}
+
+fn old_jobs_listed(queue: &Queue) -> u64 {
+    queue.extension().map_or(0, Extension::old_jobs_listed)
 }
 
 /// Whether the first cold job of a state comes before the job in memory at this place.

@@ -256,6 +256,11 @@ impl Engine {
             if self.queues.have_gates() {
                 self.enter_lane(slot);
             }
+            if self.queues[queue].removals() > 0
+                && let Some(extension) = self.queues[queue].extension_mut()
+            {
+                extension.note_listed(self.jobs[slot].order());
+            }
             self.arm_queue(queue);
         }
     }

@@ -236,7 +236,7 @@ impl Engine {
         match return_order {
             ReturnOrder::KeepPlace => self.note(Record::Count, slot, effects),
             ReturnOrder::ToTail => {
-                self.jobs.move_to_tail(slot);
+                self.move_to_tail(slot);
                 self.note(Record::Moved, slot, effects);
             }
         }
@@ -245,6 +245,14 @@ impl Engine {
         self.jobs[slot].set_due(Millis(0));
         self.change_state(slot, State::Ready);
         self.deliver_or_list(slot, effects);
+    }
+
+    /// Gives a job the last place among the jobs of its priority. During the removal of its queue, the
+    /// job keeps its order number, which shows that the removal must end it.
+    fn move_to_tail(&mut self, slot: JobSlot) {
+        if !self.is_being_removed(self.jobs[slot].queue()) {
+            self.jobs.move_to_tail(slot);
+        }
     }
 
     /// Ends a job that its holder reports as failed, or buries a job that was put, or a dead letter: a
@@ -289,7 +297,7 @@ impl Engine {
         effects: &mut Effects,
     ) {
         if return_order == ReturnOrder::ToTail {
-            self.jobs.move_to_tail(slot);
+            self.move_to_tail(slot);
         }
         let (due, next) = match wait_ms {
             0 => (Millis(0), State::Ready),

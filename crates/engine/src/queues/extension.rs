@@ -7,7 +7,7 @@
 use super::cold::Cold;
 use super::gates::Gates;
 use super::lanes::Lanes;
-use crate::ids::{JobId, Millis};
+use crate::ids::Millis;
 use crate::policy::{PausePhase, PausePolicy, Policy, parent_name};
 use crate::wall::STEP_MS;
 
@@ -31,8 +31,11 @@ pub(crate) struct Extension {
     pub(super) lanes: Option<Box<Lanes>>,
     /// The cold jobs. `None`: the queue has none.
     pub(super) cold: Option<Box<Cold>>,
-    /// The last removal of the queue ends the jobs with smaller numbers.
-    removal_end: JobId,
+    /// The last removal of the queue that took more than one slice ends the jobs with smaller order
+    /// numbers.
+    removal_end: u64,
+    /// See [`Extension::note_listed`].
+    old_jobs_listed: u64,
     pub(crate) created: Millis,
     /// The queue's timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
@@ -88,7 +91,8 @@ impl Extension {
             gates: Gates::new(created),
             lanes: None,
             cold: None,
-            removal_end: JobId(0),
+            removal_end: 0,
+            old_jobs_listed: 0,
             created,
             sweep_rests_until: Millis(0),
             last_read: None,
@@ -158,13 +162,24 @@ impl Extension {
         self.lanes.as_deref()
     }
 
-    /// A removal in progress ends the jobs with smaller numbers.
-    pub(crate) fn removal_end(&self) -> JobId {
+    /// A removal in progress ends the jobs with smaller order numbers.
+    pub(crate) fn removal_end(&self) -> u64 {
         self.removal_end
     }
 
-    pub(crate) fn set_removal_end(&mut self, end: JobId) {
+    pub(crate) fn set_removal_end(&mut self, end: u64) {
         self.removal_end = end;
+    }
+
+    /// Notes that a job with this order number comes to a list of the queue during a removal. If it
+    /// is a job that the removal must end, the removal may have passed its new place.
+    pub(crate) fn note_listed(&mut self, order: u64) {
+        self.old_jobs_listed += u64::from(order < self.removal_end);
+    }
+
+    /// How often a job that a removal must end came to a list of the queue during the removal.
+    pub(crate) fn old_jobs_listed(&self) -> u64 {
+        self.old_jobs_listed
     }
 
     pub(super) fn set_policy(&mut self, policy: Policy) {

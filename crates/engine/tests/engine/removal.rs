@@ -1,10 +1,13 @@
 //! Removals of queues, including queues with many jobs.
 
+use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Clearing, Engine, JobId, NewJob, NotFound, Patience, ReadMode, Record, SessionId, Take,
+    Clearing, Engine, GrabOrder, JobId, NewJob, NotFound, Patience, ReadMode, Record, ReturnOrder,
+    SessionId, State, Take,
 };
 
-use crate::world::{SLICE_UNITS, World, read, take_job};
+use crate::dead_letters::to;
+use crate::world::{SLICE_UNITS, World, grab, read, take_job};
 
 /// A number of jobs that needs more than one slice.
 const MANY: usize = 2500;
@@ -16,6 +19,12 @@ impl World {
             let added = self.engine.add(None, queue.as_bytes(), body, None, &mut self.effects);
             added.expect("there is room");
         }
+    }
+
+    fn set_rule(&mut self, queue: &str, settings: impl IntoIterator<Item = Setting>) {
+        let rules = Rules(vec![Rule::new([queue], settings)]);
+        self.act(|engine, effects| engine.set_policies(rules, effects));
+        self.pass(0);
     }
 
     fn begin_removal(&mut self, session: SessionId, queue: &[u8]) {
@@ -86,6 +95,60 @@ fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
     assert!(world.engine.queue_id(b"q").is_none());
     let totals = world.engine.totals();
     assert_eq!((totals.ready, totals.delayed, totals.leased), (0, 0, 0));
+}
+
+#[test]
+fn jobs_that_come_from_other_queues_during_a_removal_stay() {
+    let mut world = World::new();
+    world.set_rule("default", [Setting::Retries(true), Setting::RetryLimit(0), to("q")]);
+    let (asking, client) = (world.reader(), world.open());
+    let ids = [(); 2].map(|()| world.put(client, u32::MAX, 0, 60));
+    assert_eq!(world.taken(client), ids[0]);
+    world.add_many("q");
+    world.begin_removal(asking, b"q");
+    // One job becomes a dead letter, and the other one is moved. Both were put before the removal.
+    assert!(world.release(client, ids[0], u32::MAX, 0));
+    world.act(|engine, effects| engine.move_job(ids[1], b"q", effects)).expect("there is room");
+    world.slices();
+    assert_eq!(world.events(), [(asking, "flushed".into())]);
+    assert_eq!(ids.map(|id| world.state(id)), [Some(State::Ready); 2]);
+    assert_eq!(world.stats("q").items, 2);
+    world.remove(b"q");
+    assert_eq!(ids.map(|id| world.state(id)), [None; 2]);
+}
+
+#[test]
+fn jobs_that_go_back_to_the_tail_during_a_removal_go_with_the_queue() {
+    let mut world = World::new();
+    let (asking, worker) = (world.reader(), world.engine.open_session(0, ReturnOrder::ToTail));
+    world.add_many("q");
+    world.act(|engine, effects| engine.register(worker, b"q", None, effects));
+    for number in 0..MANY {
+        let job = grab(&mut world.engine, worker, GrabOrder::NewestFirst, &mut world.effects);
+        assert!(job.is_some(), "grab {number}");
+    }
+    world.begin_removal(asking, b"q");
+    world.close(worker);
+    world.pass(1000);
+    assert_eq!(world.events(), [(asking, "flushed".into())]);
+    let totals = world.engine.totals();
+    assert_eq!((totals.ready, totals.leased), (0, 0));
+}
+
+#[test]
+fn jobs_that_are_buried_during_the_removal_of_their_queue_go_with_it() {
+    let mut world = World::new();
+    world.set_rule("q", [Setting::AgeMax(Some(1000)), Setting::DeadExpired(true)]);
+    world.add_many("q");
+    let session = world.reader();
+    world.begin_removal(session, b"q");
+    // All jobs that are left expire. The queue's timer makes dead letters of some of them, before the
+    // removal comes to these.
+    world.pass(2000);
+    assert_eq!(world.events(), [(session, "flushed".into())]);
+    let totals = world.engine.totals();
+    assert_eq!((totals.ready, totals.buried), (0, 0));
+    assert!(world.engine.queue_id(b"q").is_none());
 }
 
 #[test]

@@ -371,6 +371,22 @@ fn a_put_during_a_removal_is_no_duplicate_of_what_ends() {
 }
 
 #[test]
+fn a_job_that_moves_into_a_queue_during_its_removal_has_its_key_there() {
+    let mut world = all(by("prefix:4"), []);
+    let session = world.open();
+    let moved = world.put_body(session, "main 1").unwrap();
+    for number in 0..crate::world::SLICE_UNITS * 2 {
+        assert!(world.add("q", &format!("{number:04}")));
+    }
+    let clearing = world.act(|e, fx| e.remove_queue(session, b"q", fx));
+    assert_eq!(clearing, Clearing::Waiting);
+    world.act(|e, fx| e.move_job(moved, b"q", fx)).unwrap();
+    let client = world.open();
+    world.uses(client, "q");
+    assert_eq!(world.put_body(client, "main 2"), Ok(moved));
+}
+
+#[test]
 fn a_gearman_key_can_be_the_key() {
     let mut world = all(by("gm:unique"), []);
     let (client, worker) = (world.open(), world.open());

@@ -357,7 +357,7 @@ impl Engine {
         let job = &self.jobs[slot];
         let removal_end = self.queues[queue].extension().map(Extension::removal_end);
         let is_removed =
-            self.queues[queue].removals() > 0 && removal_end.is_some_and(|end| job.id() < end);
+            self.queues[queue].removals() > 0 && removal_end.is_some_and(|end| job.order() < end);
         let is_expired = job.state() == State::Ready && self.is_expired(slot);
         !is_removed && !is_expired
     }

@@ -2,12 +2,13 @@
 //! new jobs and no users.
 //!
 //! During its removal, a queue hands out no jobs. Jobs that clients put during the removal stay, as
-//! in a new queue of the same name.
+//! in a new queue of the same name. So do jobs that come from other queues, for example dead letters:
+//! a move counts as a put. The order number of a job shows when it was put or moved.
 
 use crate::chores::{Chore, Next, NextJob, RemovalWork};
 use crate::effects::{Effects, Event, News, Record};
 use crate::engine::{Clearing, Engine, NotFound};
-use crate::ids::{JobId, JobSlot, QueueId, SessionId};
+use crate::ids::{JobSlot, QueueId, SessionId};
 use crate::jobs::{JobList, State};
 use crate::limits::UNIT_COMPARISONS;
 use crate::milestones::JobEnd;
@@ -56,10 +57,12 @@ impl Engine {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
         let work = self.begin_removal(id);
+        let end = work.end();
         let mut chore = Chore::Remove { session, work };
         if !self.step(&mut chore, effects) {
             return Clearing::Done;
         }
+        self.ensure_extension(id).set_removal_end(end);
         self.sessions.begin_wait(session, Waiting::Clearing);
         self.chores.push(chore);
         Clearing::Waiting
@@ -80,11 +83,7 @@ impl Engine {
         let is_kept = queue.name() == DEFAULT_QUEUE || queue.workers() > 0;
         queue.set_limits([0; 3]);
         self.queues.set_kept(id, is_kept);
-        let (end, tickets_end) = (JobId(self.jobs.next_id()), self.sessions.next_ticket());
-        if let Some(extension) = self.queues[id].extension_mut() {
-            extension.set_removal_end(end);
-        }
-        RemovalWork::new(id, end, tickets_end)
+        RemovalWork::new(id, self.jobs.next_id(), self.sessions.next_ticket())
     }
 
     /// Ends waits for an item of this queue, beginning with the ticket `from`. A session that waits
@@ -136,7 +135,7 @@ impl Engine {
                     work.next = Next::Leased(from);
                     return true;
                 }
-                None => work.next = Next::Buried(0),
+                None => work.begin_pass(&self.queues[work.queue()]),
             }
         }
         let mut jobs_left = self.meter.step_jobs();
@@ -149,12 +148,16 @@ impl Engine {
                     self.rest_for_load(JobList { queue: work.queue(), state });
                     return true;
                 }
+                None if work.may_have_missed(&self.queues[work.queue()]) => {
+                    work.begin_pass(&self.queues[work.queue()]);
+                    continue;
+                }
                 None => {
                     self.end_removal(work.queue(), effects);
                     return false;
                 }
             };
-            if work.covers(self.jobs[slot].id()) {
+            if work.covers(self.jobs[slot].order()) {
                 self.end_job(slot, JobEnd::Flushed, &News::Fail, effects);
             }
         }
