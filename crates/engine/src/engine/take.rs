@@ -257,13 +257,16 @@ impl Engine {
         self.wait(session, Waiting::Item { ticket, until, queue, how })
     }
 
-    /// Takes this job for a session. If the job has expired, the job ends instead.
+    /// Takes this job for a session, also from a paused queue. If the job has expired, the job ends
+    /// instead.
     fn take_job(&mut self, session: SessionId, id: JobId, effects: &mut Effects) -> Take {
         let Ok(slot) = self.slot(id) else { return Take::Nothing(None) };
         let job = &self.jobs[slot];
         let state = job.state();
+        let queue = &self.queues[job.queue()];
         if state == State::Leased
-            || self.queues[job.queue()].removals() > 0
+            || queue.removals() > 0
+            || self.is_blocked(queue)
             || state == State::Ready && self.expire_if_due(slot, effects)
             || self.gate_of_job(slot).is_some()
         {

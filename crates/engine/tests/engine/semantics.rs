@@ -395,6 +395,19 @@ fn jobs_that_sliced_waiters_leave_go_to_others() {
 }
 
 #[test]
+fn no_job_is_taken_by_its_number_while_the_status_refuses_reads() {
+    for state in [State::Ready, State::Delayed, State::Buried] {
+        let mut world = World::new();
+        let (id, session) = job_in(&mut world, state);
+        world.act(|e, fx| e.set_status(Status::Quiescent, 0, fx));
+        assert!(world.act(|e, fx| take_job(e, session, id, fx)).is_none());
+        assert_eq!(world.state(id), Some(state));
+        world.act(|e, fx| e.set_status(Status::Up, 0, fx));
+        assert!(world.act(|e, fx| take_job(e, session, id, fx)).is_some());
+    }
+}
+
+#[test]
 fn no_client_overtakes_at_the_end_of_a_pause() {
     let mut world = World::new();
     let (first, second, late) = (world.open(), world.open(), world.open());

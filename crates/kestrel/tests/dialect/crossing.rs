@@ -282,6 +282,7 @@ fn the_status_holds_for_all_dialects() {
     clients.beanstalk("release 1 1024 0\r\n", "RELEASED\r\n");
     clients.set_status(broker::Status::Quiescent);
     clients.beanstalk("reserve-with-timeout 0\r\n", "TIMED_OUT\r\n");
+    clients.beanstalk("reserve-job 1\r\n", "NOT_FOUND\r\n");
     clients.gearman(GRAB_JOB, "", "10 ");
     clients.gearman(PRE_SLEEP, "", "");
     clients.set_status(broker::Status::Up);

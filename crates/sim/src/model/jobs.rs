@@ -290,6 +290,7 @@ impl Model {
     pub(super) fn reserve_job(&mut self, place: Place, id: u64) -> Result<Expected, Need> {
         match self.jobs.get(&id).map(|job| job.state) {
             None | Some(State::Leased(_)) => Err(self.denial(id)),
+            Some(_) if self.reads_blocked() => Err(self.denial(id)),
             Some(State::Ready) if self.is_expired(id) && !self.is_buried_when_expired(id) => {
                 let queue = self.jobs[&id].queue.clone();
                 self.guarded(&queue, |model| {
