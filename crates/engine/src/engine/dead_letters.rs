@@ -130,7 +130,8 @@ impl Engine {
     }
 
     /// Buries a ready dead letter that was buried before, taken and given back. It stays the letter that
-    /// it is, so its own bounds still hold, and nothing counts it again.
+    /// it is, so its own bounds still hold, and nothing counts it again. Clients that have joined it
+    /// meanwhile get the last news.
     pub(super) fn bury_again(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.remove_from_list(slot);
         // It would expire again at once when somebody gives it back.
@@ -139,6 +140,7 @@ impl Engine {
         self.change_state(slot, State::Buried);
         self.note(Record::Moved, slot, effects);
         self.add_to_list(slot);
+        self.send_last_news(slot, &News::Fail, effects);
     }
 
     /// Makes a job without a lease a dead letter, as the policy of its queue says. It is in a list, or its

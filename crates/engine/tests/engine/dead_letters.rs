@@ -428,6 +428,30 @@ fn a_buried_letter_that_was_given_back_is_buried_again_when_it_makes_room() {
 }
 
 #[test]
+fn a_client_that_has_joined_a_letter_is_told_when_the_letter_is_buried_again() {
+    let mut world = world([Setting::AgeMax(Some(1000))]);
+    let (worker, client) = (world.open(), world.open());
+    let submit = |foreground| Submit {
+        priority: None,
+        due: None,
+        unique: b"key",
+        reducer: b"",
+        body: b"work"[..].into(),
+        foreground,
+    };
+    let id = world.act(|e, fx| e.submit(worker, b"q", submit(false), fx)).expect("no limit is set");
+    world.act(|e, fx| take_job(e, worker, id, fx)).expect("it is ready");
+    assert!(world.release(worker, id, 7, 0));
+    assert_eq!((world.state(id), death(&world, id).is_some()), (Some(State::Buried), true));
+    world.act(|e, fx| take_job(e, worker, id, fx)).expect("it is buried");
+    assert!(world.release(worker, id, 7, 0));
+    assert_eq!(world.act(|e, fx| e.submit(client, b"q", submit(true), fx)), Ok(id));
+    world.pass(1001);
+    assert_eq!(world.state(id), Some(State::Buried));
+    assert_eq!(world.events(), [(client, format!("{id}: {:?}", News::Fail))]);
+}
+
+#[test]
 fn an_item_that_failed_and_comes_back_does_not_expire() {
     for is_kick in [true, false] {
         let mut world = world([]);

@@ -129,10 +129,13 @@ impl Model {
         let job = self.job_mut(id);
         (job.state, job.expires) = (State::Buried { order }, None);
         let queue = job.queue.clone();
+        let watchers = std::mem::take(&mut job.watchers);
         self.set_aside.push(id);
         self.left_strict(&queue);
         self.record(id, Record::Moved);
         self.arm(&queue);
+        let need = self.jobs[&id].need;
+        self.send_last_news(watchers, id, &News::Fail, need);
     }
 
     /// The queue of this name. If the other queue is a queue of items, this one is one, too.
