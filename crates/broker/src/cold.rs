@@ -325,9 +325,10 @@ impl Core {
     }
 
     /// Whether a list of a block has enough jobs that some of them are far from its head. A delayed
-    /// job can be far without other jobs.
+    /// job can be far without other jobs. `queue`: the queue that has this name itself, as the log
+    /// names it.
     fn has_far_jobs(&self, queue: &[u8], list: u8) -> bool {
-        let Some(queue) = self.engine.queue_id(queue) else { return false };
+        let Some(queue) = self.engine.own_queue_id(queue) else { return false };
         match state_of(list) {
             State::Delayed => true,
             state => self.engine.count(JobList { queue, state }) as usize > self.cold.head_jobs,

@@ -117,6 +117,32 @@ fn blocks_of_short_queues_are_not_read_again_and_again() {
 }
 
 #[test]
+fn blocks_of_a_queue_that_is_gone_are_not_read_for_the_queue_that_its_name_stands_for() {
+    let disk = log::FaultDisk::new(12, 64 << 20);
+    let broker = open(&disk);
+    broker.add_mailbox(Arc::new(Events::default()));
+    let session = broker.turn(NOW).open_session(0);
+    broker.turn(NOW).caller(session).use_queue(b"old");
+    put_jobs(&broker, session, |_| NewJob::default());
+    while broker.index_step().expect("the disk works") {}
+    broker.turn(NOW).caller(session).use_queue(b"default");
+    let same_as = Setting::SameAs(Some(b"new"[..].into()));
+    let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["old"], [same_as])]));
+    let later = Millis(NOW.0 + 1);
+    while broker.turn(later).advance() {
+        work(&broker);
+    }
+    work(&broker);
+    let turn = broker.turn(later);
+    assert_eq!(turn.queue_stats(b"new").map(|stats| stats.ready), Some(JOBS));
+    assert!(turn.queue_names().all(|name| name != b"old"));
+    drop(turn);
+    let reads = disk.reads();
+    while broker.cool_step(later) {}
+    assert_eq!((broker.cold_jobs(), disk.reads()), (0, reads));
+}
+
+#[test]
 fn blocks_whose_jobs_have_ended_or_changed_are_read_once() {
     let disk = log::FaultDisk::new(10, 64 << 20);
     let broker = open(&disk);
