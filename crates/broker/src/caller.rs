@@ -34,6 +34,8 @@ pub use workers::Assignment;
 ///   `give_back_item`, `hand_over`, `holds`.
 /// - Whole queues: `create_queue`, `limit_queue`, `pause`, `flush`, `flush_all`, `flush_expired`,
 ///   `drop_queue`, `remove_queue`.
+/// - A queue that a list shows, even if its name stands for another one: `use_queue_of`,
+///   `limit_queue_of`, `pause_of`, `remove_queue_of`.
 /// - The limits of one session, before a request: `admits_watch`, `admits_worker`.
 #[derive(Debug)]
 pub struct Caller<'a> {

@@ -195,7 +195,7 @@ pub(crate) async fn pause(
     let seconds = seconds.filter(|seconds| *seconds > 0).ok_or_else(|| {
         Problem::new(ProblemKind::BadRequest, "write the number of seconds of the pause")
     })?;
-    api.pause_queue(&parse_name(&name)?, seconds, &ANY).await?;
+    api.pause_queue(&parse_name(&name)?, seconds, &ANY)?;
     Ok(back(&link::queue(&name), "paused"))
 }
 
@@ -205,7 +205,7 @@ pub(crate) async fn resume(
     Path(name): Path<String>,
 ) -> Result<Response> {
     operator(&principal)?;
-    api.pause_queue(&parse_name(&name)?, 0, &ANY).await?;
+    api.pause_queue(&parse_name(&name)?, 0, &ANY)?;
     Ok(back(&link::queue(&name), "resumed"))
 }
 

@@ -3,7 +3,7 @@
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use broker::{NotFound, PutRefusal};
+use broker::PutRefusal;
 use http_api::SessionKind;
 use hyper::{StatusCode, Uri};
 
@@ -76,12 +76,13 @@ pub(crate) async fn patch_queue(
     Query::read(&head.uri, &[])?;
     let asked: types::QueueLimits = receive_json(body, &head.extensions).await?;
     let session = api.setup.door.session(SessionKind::Reader);
+    let missing = || Problem::no_queue(&name);
     let limited = {
         let mut turn = api.turn();
+        let queue = turn.queue_id(&name).ok_or_else(missing)?;
         when.check_queue(&turn, &name)?;
-        turn.caller(session.id()).limit_queue(&name, asked.limits)
+        turn.caller(session.id()).limit_queue_of(queue, asked.limits)
     };
-    let missing = || Problem::no_queue(&name);
     api.settled(limited).await?.map_err(|refusal| refused(refusal, missing))?;
     Ok(done())
 }
@@ -154,7 +155,7 @@ pub(crate) async fn post_pause(
         let why = "write at least one second; `DELETE` ends a pause";
         return Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("seconds"));
     }
-    api.pause_queue(&name, seconds, &when).await?;
+    api.pause_queue(&name, seconds, &when)?;
     Ok(with_json(StatusCode::OK, &types::Paused { seconds, survives_restart: false }))
 }
 
@@ -183,7 +184,7 @@ pub(crate) async fn delete_pause(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    api.pause_queue(&name, 0, &when).await?;
+    api.pause_queue(&name, 0, &when)?;
     Ok(done())
 }
 
@@ -211,18 +212,12 @@ impl Api {
     }
 
     /// Pauses a queue for this many seconds. 0 ends the pause.
-    pub async fn pause_queue(
-        &self,
-        name: &[u8],
-        seconds: u32,
-        when: &Condition,
-    ) -> Result<(), Problem> {
+    pub fn pause_queue(&self, name: &[u8], seconds: u32, when: &Condition) -> Result<(), Problem> {
         let session = self.setup.door.session(SessionKind::Reader);
-        let paused = {
-            let mut turn = self.turn();
-            when.check_queue(&turn, name)?;
-            turn.caller(session.id()).pause(name, seconds)
-        };
-        self.settled(paused).await?.map_err(|NotFound| Problem::no_queue(name))
+        let mut turn = self.turn();
+        let queue = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
+        when.check_queue(&turn, name)?;
+        turn.caller(session.id()).pause_of(queue, seconds);
+        Ok(())
     }
 }

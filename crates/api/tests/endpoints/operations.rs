@@ -247,6 +247,78 @@ fn a_move_stops_when_the_other_queue_is_full() {
     assert_eq!(world.post("/operations", &to_alias).status, 400);
 }
 
+/// A world with five buried jobs in `send_mail`, and three in `mail`.
+fn with_two_queues() -> World {
+    let world = World::open();
+    put_many(&world, b"send_mail", 5, NewJob::default());
+    put_many(&world, b"mail", 3, NewJob::default());
+    bury_all(&world, "send_mail");
+    bury_all(&world, "mail");
+    world
+}
+
+/// From now on, `send_mail` stands for `mail`.
+fn join_names(world: &World) {
+    let rule = Rule::new(["send_mail"], [Setting::SameAs(Some(b"mail"[..].into()))]);
+    let _ = world.broker.turn(world.now()).set_policies(Rules(vec![rule]));
+    world.pass(10);
+}
+
+#[test]
+fn an_operation_changes_the_queue_that_is_shown_although_its_name_stands_for_another_one() {
+    let world = with_two_queues();
+    join_names(&world);
+    let id = start(&world, &json!({ "kind": "kick", "queue": "send_mail", "count": 1 }));
+    assert_eq!(ended(&world, id)["done"], 1);
+    world.pass(10);
+    assert_eq!((counts(&world, "send_mail"), counts(&world, "mail")), ([0, 0, 4], [1, 0, 3]));
+    let clear = json!({
+        "kind": "clear", "queue": "send_mail", "state": "buried", "count": 2, "confirm": "send_mail",
+    });
+    let id = start(&world, &clear);
+    assert_eq!(ended(&world, id)["done"], 2);
+    assert_eq!((counts(&world, "send_mail"), counts(&world, "mail")), ([0, 0, 2], [1, 0, 3]));
+    let id = start(&world, &json!({ "kind": "move", "queue": "send_mail", "to": "mail" }));
+    let moved = ended(&world, id);
+    assert_eq!((&moved["status"], &moved["done"]), (&json!("done"), &json!(2)), "{moved}");
+    assert_eq!(counts(&world, "mail"), [3, 0, 3]);
+    assert_eq!(world.get("/queues/send_mail")["name"], "mail", "the old queue has vanished");
+}
+
+#[test]
+fn the_removal_of_a_watched_queue_leaves_the_queue_that_its_name_stands_for() {
+    let world = with_two_queues();
+    let worker = world.connect("beanstalk", "1.2.3.4:5");
+    world.broker.turn(world.now()).caller(worker).watch(b"send_mail");
+    join_names(&world);
+    for left in [json!(5), json!(0)] {
+        let shown = world.get("/queues/send_mail");
+        assert_eq!((&shown["name"], &shown["buried"]), (&json!("send_mail"), &left));
+        let removed = world.ask("DELETE", "/queues/send_mail?confirm=send_mail");
+        assert_eq!(removed.status, 202, "{removed:?}");
+        let id = removed.body["id"].as_u64().unwrap();
+        assert_eq!(ended(&world, id)["done"], left);
+        assert_eq!(counts(&world, "mail"), [0, 0, 3]);
+    }
+}
+
+#[test]
+fn limits_and_pauses_are_for_the_queue_that_is_shown() {
+    let world = with_two_queues();
+    join_names(&world);
+    let limits = request("PATCH", "/queues/send_mail", &[], b"{\"limits\":[0,5,0]}");
+    assert_eq!(world.send(limits).status, 204);
+    assert_eq!(world.post("/queues/send_mail/pause", &json!({ "seconds": 60 })).status, 200);
+    let shown = |queue: &str| {
+        let shown = world.get(&format!("/queues/{queue}"));
+        (shown["limits"].clone(), shown["pause_left_ms"].clone())
+    };
+    assert_eq!(shown("send_mail"), (json!([0, 5, 0]), json!(60_000)));
+    assert_eq!(shown("mail"), (json!([0, 0, 0]), json!(0)));
+    assert_eq!(world.ask("DELETE", "/queues/send_mail/pause").status, 204);
+    assert_eq!(shown("send_mail").1, 0);
+}
+
 #[test]
 fn chosen_jobs_are_changed_unless_they_have_changed_meanwhile() {
     let world = World::open();

@@ -1,5 +1,7 @@
 //! The queues that a session uses and watches.
 
+use engine::QueueId;
+
 use crate::Caller;
 
 /// # The queues of the session
@@ -8,6 +10,14 @@ impl Caller<'_> {
     pub fn use_queue(&mut self, name: &[u8]) {
         let core = &mut *self.core;
         core.engine.use_queue(self.session, name, &mut core.effects);
+        core.apply_effects();
+    }
+
+    /// Like [`Caller::use_queue`], for this queue, whatever its name stands for: see
+    /// [`crate::Turn::queue_id`]. The queue must exist in this turn.
+    pub fn use_queue_of(&mut self, queue: QueueId) {
+        let core = &mut *self.core;
+        core.engine.use_queue_of(self.session, queue, &mut core.effects);
         core.apply_effects();
     }
 

@@ -1,11 +1,14 @@
 //! Requests about a queue with all of its jobs.
 
-use engine::{Clearing, NotFound};
+use engine::{Clearing, NotFound, QueueId};
 
 use crate::core::Core;
 use crate::{Answer, Caller, Refusal};
 
 /// # Whole queues
+///
+/// The methods whose names end with `_of` are about one queue, also if its name stands for another one:
+/// see [`crate::Turn::queue_id`]. The queue must exist in this turn.
 impl Caller<'_> {
     /// Creates a queue if it does not exist. The queue then stays, even while it is empty and
     /// unused.
@@ -27,6 +30,21 @@ impl Caller<'_> {
         Answer::new(limited.map_err(Refusal::from), core.after_named(name))
     }
 
+    /// Like [`Caller::limit_queue`], for this queue.
+    pub fn limit_queue_of(
+        &mut self,
+        queue: QueueId,
+        limits: [u32; 3],
+    ) -> Answer<Result<(), Refusal>> {
+        let core = &mut *self.core;
+        if core.lacks_room(1, |_| true) {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
+        core.engine.limit_queue_of(queue, limits, &mut core.effects);
+        core.apply_effects();
+        Answer::new(Ok(()), core.ledger.after_queue(queue))
+    }
+
     /// Pauses a queue for this many seconds. 0 ends a pause. The log does not store pauses, so they
     /// end with the process, as in beanstalkd.
     pub fn pause(&mut self, name: &[u8], seconds: u32) -> Answer<Result<(), NotFound>> {
@@ -37,6 +55,13 @@ impl Caller<'_> {
             Ok(()) => Answer::at_once(Ok(())),
             Err(NotFound) => Answer::new(Err(NotFound), core.ledger.after_gone()),
         }
+    }
+
+    /// Like [`Caller::pause`], for this queue.
+    pub fn pause_of(&mut self, queue: QueueId, seconds: u32) {
+        let core = &mut *self.core;
+        core.engine.pause_of(queue, seconds, &mut core.effects);
+        core.apply_effects();
     }
 
     /// Removes a queue and its jobs. If the queue has workers or leased jobs, does nothing and
@@ -59,6 +84,14 @@ impl Caller<'_> {
     pub fn remove_queue(&mut self, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(self.session, queue, &mut core.effects);
+        core.apply_effects();
+        core.cleared(removal)
+    }
+
+    /// Like [`Caller::remove_queue`], for this queue.
+    pub fn remove_queue_of(&mut self, queue: QueueId) -> Answer<Clearing> {
+        let core = &mut *self.core;
+        let removal = core.engine.remove_queue_of(self.session, queue, &mut core.effects);
         core.apply_effects();
         core.cleared(removal)
     }

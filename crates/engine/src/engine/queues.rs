@@ -17,9 +17,15 @@ impl Engine {
         seconds: u32,
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
+        let id = self.queue_id(name).ok_or(NotFound)?;
+        self.pause_of(id, seconds, effects);
+        Ok(())
+    }
+
+    /// Like [`Engine::pause`], for this queue.
+    pub fn pause_of(&mut self, id: QueueId, seconds: u32, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
-        let id = self.queue_id(name).ok_or(NotFound)?;
         let until = self.now.plus_seconds(seconds);
         let queue = &mut self.queues[id];
         queue.count_pause();
@@ -30,12 +36,11 @@ impl Engine {
             queue.set_pause(Some(Pause { until, reason: PauseReason::Requested { seconds } }));
             self.arm_queue(id);
         }
-        Ok(())
     }
 
     /// The number of the queue that this name stands for, if it exists. Usually it is the queue of
-    /// this name: see the policy `same_as`. All requests find their queues by this function, or by
-    /// `queue_or_create`.
+    /// this name: see the policy `same_as`. All requests with a name find their queues by this function,
+    /// or by `queue_or_create`.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
         let own = self.own_queue_id(name);
         if !self.rules.have_same_as() {
@@ -145,6 +150,12 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
+        self.limit_queue_of(queue, limits, effects);
+        Ok(())
+    }
+
+    /// Like [`Engine::limit_queue`], for this queue.
+    pub fn limit_queue_of(&mut self, queue: QueueId, limits: [u32; 3], effects: &mut Effects) {
         self.queues[queue].set_limits(limits);
         // The log stores the limits, and a restart makes each queue that has limits. So a queue
         // with limits also stays in existence before a restart.
@@ -153,6 +164,5 @@ impl Engine {
         }
         self.arm_queue(queue);
         effects.records.push(Record::QueueFacts(queue));
-        Ok(())
     }
 }

@@ -101,14 +101,30 @@ impl Engine {
     /// Makes this session use this queue. Later puts, kicks and peeks of the session are about this
     /// queue.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
+        let queue = self.queue_or_create(name);
+        self.use_as(session, queue, Some(name), effects);
+    }
+
+    /// Makes this session use this queue, whatever its name stands for.
+    pub fn use_queue_of(&mut self, session: SessionId, queue: QueueId, effects: &mut Effects) {
+        self.use_as(session, queue, None, effects);
+    }
+
+    /// `name`: the name by which the session uses the queue. `None`: the queue's own one.
+    fn use_as(
+        &mut self,
+        session: SessionId,
+        next: QueueId,
+        name: Option<&[u8]>,
+        effects: &mut Effects,
+    ) {
         self.meter.count(1);
-        let next = self.queue_or_create(name);
         let queue = &mut self.queues[next];
         queue.hold();
         queue.ready().prefetch_end();
         let last = self.sessions[session].set_used(next);
         let own = self.queues[next].name();
-        self.sessions.name_used(session, own, name);
+        self.sessions.name_used(session, own, name.unwrap_or(own));
         self.queues[last].release();
         self.drop_if_unwanted(last, effects);
     }

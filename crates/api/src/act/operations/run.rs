@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use broker::{
     Answer, Caller, Clearing, Death, Event, JobId, JobRow, ListCursor, ListLimits, Millis, Need,
-    Position, PutRefusal, RedriveRefusal, RedriveRefused, State, Turn,
+    Position, PutRefusal, QueueId, RedriveRefusal, RedriveRefused, State, Turn,
 };
 use http_api::{DoorError, DoorSession, SessionKind};
 
@@ -106,6 +106,11 @@ impl Step {
 }
 
 impl Operation {
+    /// The queue that the client saw under its name, if it still exists.
+    fn find_queue(&self, turn: &Turn<'_>) -> Option<QueueId> {
+        turn.queue_id(&self.queue).filter(|queue| turn.queue_name(*queue) == self.queue)
+    }
+
     /// Changes a job. The caller has checked its state in this turn.
     fn change(&self, caller: &mut Caller<'_>, id: JobId) -> Result<Position, Unchanged> {
         match self.kind {
@@ -219,8 +224,20 @@ impl Api {
 
     async fn change_all(&self, operation: &Operation) -> Result<(), Problem> {
         let session = self.setup.door.session(SessionKind::Reader);
-        // The queue stays in existence as long as the session uses it.
-        self.turn().caller(session.id()).use_queue(&operation.queue);
+        let queue = {
+            let mut turn = self.turn();
+            let queue = operation.find_queue(&turn);
+            if let Some(queue) = queue {
+                // The queue stays in existence as long as the session uses it.
+                turn.caller(session.id()).use_queue_of(queue);
+            }
+            queue
+        };
+        // Without the queue, its name can stand for another one, whose jobs must stay. Of chosen jobs, each
+        // one is looked at.
+        if queue.is_none() && !matches!(operation.jobs, Wanted::Chosen(_)) {
+            return Ok(());
+        }
         match &operation.jobs {
             Wanted::First(found) => {
                 for &(state, mut found) in found {
@@ -461,8 +478,9 @@ impl Api {
         let session = self.setup.door.session(SessionKind::Reader);
         let (removal, count) = {
             let mut turn = self.turn();
-            let stats = turn.queue_stats(&operation.queue).unwrap_or_default();
-            let removal = turn.caller(session.id()).remove_queue(&operation.queue);
+            let Some(queue) = operation.find_queue(&turn) else { return Ok(()) };
+            let stats = turn.queue_stats_of(queue);
+            let removal = turn.caller(session.id()).remove_queue_of(queue);
             (removal, stats.ready + stats.delayed + stats.buried + stats.leased)
         };
         if self.settled(removal).await? == Clearing::Waiting {

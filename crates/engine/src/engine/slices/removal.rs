@@ -48,6 +48,16 @@ impl Engine {
         }
     }
 
+    /// Like [`Engine::remove_queue`], for this queue.
+    pub fn remove_queue_of(
+        &mut self,
+        session: SessionId,
+        queue: QueueId,
+        effects: &mut Effects,
+    ) -> Clearing {
+        self.remove(session, queue, effects)
+    }
+
     /// Whether a removal of this queue is in progress.
     pub fn is_being_removed(&self, queue: QueueId) -> bool {
         self.queues[queue].removals() > 0
