@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{OnDuplicate, QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    Broker, DiskLimit, DiskLimits, JobId, Kick, Millis, NewJob, News, Options, PutRefusal, Refusal,
-    SessionId, Status, Submit, When,
+    Broker, Counters, DiskLimit, DiskLimits, JobId, Kick, Millis, NewJob, News, Options,
+    PutRefusal, Refusal, SessionId, State, Status, Submit, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -313,6 +313,10 @@ fn missing_jobs_are_denied_also_when_the_log_is_full() {
     let (delayed, gone) = (JobId(1), JobId(u64::MAX));
     assert_eq!(turn.caller(session).kick_job(delayed).value, Err(Refusal::LogFull));
     assert!(matches!(turn.caller(session).take_job(delayed).value, Err(Refusal::LogFull)));
+    assert_eq!(turn.caller(session).bury_job(delayed, 0).value, Err(Refusal::LogFull));
+    assert_eq!(turn.caller(session).reschedule_job(delayed, 0, 0).value, Err(Refusal::LogFull));
+    let facts = turn.job_status(delayed).value.expect("it is there").facts;
+    assert_eq!((facts.state, facts.counters), (State::Delayed, Counters::default()));
     let is_denied = |refusal: Refusal| matches!(refusal, Refusal::NotFound);
     for id in [delayed, gone] {
         assert!(is_denied(
@@ -326,6 +330,8 @@ fn missing_jobs_are_denied_also_when_the_log_is_full() {
         ));
     }
     assert!(is_denied(turn.caller(session).kick_job(gone).value.expect_err("it is not there")));
+    assert_eq!(turn.caller(session).bury_job(gone, 0).value, Err(Refusal::NotFound));
+    assert_eq!(turn.caller(session).reschedule_job(gone, 0, 0).value, Err(Refusal::NotFound));
     assert!(is_denied(turn.caller(session).take_job(gone).value.expect_err("it is not there")));
     assert!(is_denied(
         turn.caller(session).limit_queue(b"nobody's", [1; 3]).value.expect_err("it is not there")

@@ -15,8 +15,8 @@ pub enum Record {
     Put(JobSlot, JobId),
     /// Several new jobs that share a body. The log must keep all of these jobs or none.
     PutMany(Box<[(JobSlot, JobId)]>),
-    /// A job's facts changed: the job was given back, buried or kicked. This record is also for a
-    /// delayed or buried job that a client took.
+    /// A job's facts changed: the job was given back, buried, kicked or rescheduled. This record is also
+    /// for a delayed or buried job that a client took.
     Update(JobSlot, JobId),
     /// A holder lost a job, and the job moved behind all other jobs of its priority, is delayed, or
     /// is buried. Or a put found this job in its place, and made it more urgent or due earlier. No

@@ -8,6 +8,7 @@ mod advance;
 mod apply;
 mod attempts;
 mod bodies;
+mod by_hand;
 mod check;
 mod cold;
 mod crons;
@@ -245,6 +246,17 @@ impl Engine {
         queue.count_out(before);
         queue.count_in(job.counted());
         self.note_room(id);
+    }
+
+    /// Sets the priority and the due time of a job that is in no list, and that no session holds, and
+    /// updates the counts. `wall`: see `Jobs::set_urgency`.
+    fn set_urgency(&mut self, slot: JobSlot, urgency: (u32, Millis), wall: Option<Millis>) {
+        let before = self.jobs[slot].counted();
+        self.jobs.set_urgency(slot, urgency, wall);
+        let job = &self.jobs[slot];
+        let queue = &mut self.queues[job.queue()];
+        queue.count_out(before);
+        queue.count_in(job.counted());
     }
 
     /// Adds a job to the list of its queue for the job's state: ready, delayed or buried.

@@ -282,8 +282,8 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Sets the priority and the due time of a ready or delayed job that is in no list. `wall`: its
-    /// time of the wall clock, if it is delayed and does not expire. The caller updates the counts of
+    /// Sets the priority and the due time of a job that is in no list, and that no session holds. `wall`:
+    /// its time of the wall clock, if it is delayed and does not expire. The caller updates the counts of
     /// its queue.
     pub(crate) fn set_urgency(
         &mut self,

@@ -3,10 +3,9 @@
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use broker::{
-    Answer, JobFacts, JobId, MoveRefusal, NotFound, RedriveRefusal, RedriveRefused, Refusal,
-    SetAsideRefusal, SetAsideRefused, State,
+    JobFacts, JobId, MoveRefusal, NotFound, RedriveRefusal, RedriveRefused, SetAsideRefusal,
+    SetAsideRefused, State, Turn,
 };
-use http_api::DoorSession;
 use hyper::Uri;
 
 use super::operations::STORES_NOTHING;
@@ -87,7 +86,7 @@ pub(crate) async fn post_kick(
     Ok(done())
 }
 
-/// Buries a job that no worker has. The server takes and buries it, so this counts as a take.
+/// Buries a job that no worker has. This counts as no take.
 #[utoipa::path(
     post,
     path = "/jobs/{id}/bury",
@@ -185,8 +184,8 @@ pub(crate) async fn post_move(
     Ok(done())
 }
 
-/// Gives a job that no worker has another priority or delay. The server takes it and gives it back,
-/// so this counts as a take.
+/// Gives a job that no worker has another priority or delay. This counts as no take, and as no failed
+/// attempt.
 #[utoipa::path(
     post,
     path = "/jobs/{id}/reschedule",
@@ -263,9 +262,13 @@ impl Api {
         when: &Condition,
     ) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
-        let buried = self.taken(&session, id, when, |caller, facts| {
-            caller.bury(id, asked.priority.unwrap_or(facts.priority))
-        })?;
+        let buried = {
+            let mut turn = self.turn();
+            when.check_job(&turn, id)?;
+            let facts = unheld(&turn, id)?;
+            let priority = asked.priority.unwrap_or(facts.priority);
+            turn.caller(session.id()).bury_job(id, priority)
+        };
         self.settled(buried).await?.map_err(|refusal| refused(refusal, || no_job(id)))
     }
 
@@ -277,10 +280,14 @@ impl Api {
         when: &Condition,
     ) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
-        let given = self.taken(&session, id, when, |caller, facts| {
-            caller.give_back(id, asked.priority.unwrap_or(facts.priority), asked.delay_s)
-        })?;
-        self.settled(given).await?.map_err(|refusal| refused(refusal, || no_job(id)))
+        let rescheduled = {
+            let mut turn = self.turn();
+            when.check_job(&turn, id)?;
+            let facts = unheld(&turn, id)?;
+            let priority = asked.priority.unwrap_or(facts.priority);
+            turn.caller(session.id()).reschedule_job(id, priority, asked.delay_s)
+        };
+        self.settled(rescheduled).await?.map_err(|refusal| refused(refusal, || no_job(id)))
     }
 
     /// Makes a job that no worker has a dead letter.
@@ -304,27 +311,12 @@ impl Api {
         };
         self.settled(moved).await?.map_err(|refusal| move_refused(refusal, id))
     }
+}
 
-    /// Takes a job and changes it, in one turn. So no worker sees the job meanwhile.
-    fn taken(
-        &self,
-        session: &DoorSession,
-        id: JobId,
-        when: &Condition,
-        change: impl FnOnce(&mut broker::Caller<'_>, &JobFacts) -> Answer<Result<(), Refusal>>,
-    ) -> Result<Answer<Result<(), Refusal>>, Problem> {
-        let mut turn = self.turn();
-        when.check_job(&turn, id)?;
-        let facts = turn.job_status(id).value.map_err(|_| no_job(id))?.facts;
-        if facts.state == State::Leased {
-            return Err(leased(id, ""));
-        }
-        let mut caller = turn.caller(session.id());
-        let taken = caller.take_job(id);
-        taken.value.map_err(|refusal| refused(refusal, || no_job(id)))?;
-        let changed = change(&mut caller, &facts);
-        Ok(Answer { after: taken.after.max(changed.after), ..changed })
-    }
+/// The facts of a job that no worker has.
+fn unheld(turn: &Turn<'_>, id: JobId) -> Result<JobFacts, Problem> {
+    let facts = turn.job_status(id).value.map_err(|_| no_job(id))?.facts;
+    if facts.state == State::Leased { Err(leased(id, "")) } else { Ok(facts) }
 }
 
 /// The problem of a move that was refused.

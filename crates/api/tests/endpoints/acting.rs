@@ -1,5 +1,6 @@
 //! Requests that change something.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use api::AccessSettings;
@@ -164,6 +165,7 @@ fn a_change_is_answered_only_when_it_is_durable() {
     assert_eq!(put.status, 201);
     assert_eq!(world.get("/jobs/1")["is_durable"], true);
     assert_eq!(send("POST", "/jobs/1/bury", b"").status, 204);
+    assert_eq!(send("POST", "/jobs/1/reschedule", b"{\"delay_s\":5}").status, 204);
     assert_eq!(send("POST", "/jobs/1/kick", b"").status, 204);
     assert_eq!(send("DELETE", "/jobs/1", b"").status, 204);
 
@@ -382,6 +384,31 @@ fn operators_change_single_jobs() {
     assert_eq!(world.ask("DELETE", &path("")).status, 404);
     let id = world.put(b"mail", NewJob::default(), b"x");
     assert_eq!(world.ask("DELETE", &format!("/jobs/{id}")).status, 204);
+}
+
+#[test]
+fn a_change_of_one_job_counts_as_no_attempt_and_no_limit_holds_it_back() {
+    let world = World::open();
+    // The first failure makes a dead letter.
+    let settings =
+        [Setting::Retries(true), Setting::RetryLimit(0), Setting::Concurrency(NonZeroU32::new(1))];
+    let rules = Rules(vec![Rule::new(["mail"], settings)]);
+    let _ = world.broker.turn(NOW).set_policies(rules);
+    world.put(b"mail", NewJob::default(), b"x");
+    let id = world.put(b"mail", NewJob::default(), b"x");
+    assert_eq!(world.post("/take", &json!({ "queues": ["mail"] })).status, 200);
+    let change = |end: &str, asked: &serde_json::Value| {
+        let changed = world.post(&format!("/jobs/{id}{end}"), asked);
+        assert_eq!(changed.status, 204, "{changed:?}");
+        let job = world.get(&format!("/jobs/{id}"));
+        assert_eq!((&job["counters"]["takes"], &job["attempts"]), (&json!(0), &json!(0)), "{job}");
+        job
+    };
+    assert_eq!(change("/reschedule", &json!({ "priority": 3 }))["state"], "ready");
+    let delayed = change("/reschedule", &json!({ "delay_s": 5 }));
+    let left_ms = &delayed["time_left_ms"];
+    assert_eq!((&delayed["priority"], left_ms), (&json!(3), &json!(5_000)), "{delayed}");
+    assert_eq!(change("/bury", &json!({}))["state"], "buried");
 }
 
 #[test]

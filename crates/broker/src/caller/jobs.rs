@@ -263,6 +263,36 @@ impl Caller<'_> {
         core.changed(id, kicked)
     }
 
+    /// Buries a job that no session holds, on an operator's request. A buried job moves behind all other
+    /// buried jobs of its queue.
+    pub fn bury_job(&mut self, id: JobId, priority: u32) -> Answer<Result<(), Refusal>> {
+        let core = &mut *self.core;
+        if core.lacks_room(1, |engine| is_logged(engine, id)) {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
+        let buried = core.engine.bury_job(id, priority, &mut core.effects);
+        core.apply_effects();
+        Answer::new(buried.map_err(Refusal::from), core.after_id(id))
+    }
+
+    /// Gives a job that no session holds another priority, on an operator's request, and makes it ready,
+    /// or delayed if `delay_s` is not 0.
+    pub fn reschedule_job(
+        &mut self,
+        id: JobId,
+        priority: u32,
+        delay_s: u32,
+    ) -> Answer<Result<(), Refusal>> {
+        let core = &mut *self.core;
+        if core.lacks_room(1, |engine| is_logged(engine, id)) {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
+        let rescheduled = core.engine.reschedule_job(id, priority, delay_s, &mut core.effects);
+        core.apply_effects();
+        // A waiting client may have got the job, and may have finished it.
+        Answer::new(rescheduled.map_err(Refusal::from), core.after_id(id))
+    }
+
     /// Looks at a job in any state and any queue.
     pub fn peek(&self, id: JobId) -> Answer<Result<Peeked, NotFound>> {
         match self.core.engine.slot(id) {
@@ -301,6 +331,11 @@ impl Caller<'_> {
 /// The name that a put goes to. `None`: the queue that the session uses.
 fn put_name<'n>(engine: &'n Engine, session: SessionId, queue: Option<&'n [u8]>) -> &'n [u8] {
     queue.unwrap_or_else(|| engine.queue_name(engine.used(session)))
+}
+
+/// Whether this job is in the log.
+fn is_logged(engine: &Engine, id: JobId) -> bool {
+    engine.slot(id).is_ok_and(|slot| engine.is_durable(slot))
 }
 
 /// Whether this job is delayed or buried, and is in the log.

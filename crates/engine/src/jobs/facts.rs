@@ -15,10 +15,10 @@ pub type Body = triomphe::Arc<[u8]>;
 /// | from \ to | ready | delayed | leased | buried | gone |
 /// |---|---|---|---|---|---|
 /// | (new) | put | put with a delay | | | |
-/// | ready | | | take | expires, makes room, set aside | finish |
-/// | delayed | due, kick | | take by id | set aside | finish |
+/// | ready | | reschedule | take | expires, makes room, set aside, bury by id | finish |
+/// | delayed | due, kick, reschedule | | take by id | set aside, bury by id | finish |
 /// | leased | give back, ttr over, session ends | delayed give back, retry | | bury, give up | finish by its holder |
-/// | buried | kick | | take by id | | finish |
+/// | buried | kick, reschedule | reschedule | take by id | | finish |
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 #[repr(u8)]
 pub enum State {
@@ -30,18 +30,6 @@ pub enum State {
     Leased = 3,
     /// The job is set aside until a client kicks it, or takes or finishes it by its id.
     Buried = 4,
-}
-
-impl State {
-    /// Whether a job in this state can change to the state `next`. See the table at [`State`].
-    pub fn may_become(self, next: Self) -> bool {
-        match self {
-            Self::Ready => matches!(next, Self::Leased | Self::Buried),
-            Self::Delayed => matches!(next, Self::Ready | Self::Leased | Self::Buried),
-            Self::Buried => matches!(next, Self::Ready | Self::Leased),
-            Self::Leased => next != Self::Leased,
-        }
-    }
 }
 
 /// A list of a queue: its jobs of one state.
@@ -62,7 +50,7 @@ pub struct Counters {
     pub timeouts: u32,
     /// How often a holder gave the job back on purpose.
     pub releases: u32,
-    /// How often a holder buried the job.
+    /// How often a holder or an operator buried the job.
     pub buries: u32,
     /// How often the job was kicked.
     pub kicks: u32,

@@ -423,9 +423,9 @@ impl Job {
         self.priority = priority;
     }
 
-    /// Sets the priority and the due time of a ready or delayed job that is in no list.
+    /// Sets the priority and the due time of a job that is in no list, and that no session holds.
     pub(super) fn set_urgency(&mut self, priority: u32, due: Millis) {
-        assert!(matches!(self.state, State::Ready | State::Delayed), "the job waits");
+        assert!(self.state != State::Leased, "the due time of a leased job is its deadline");
         (self.priority, self.due) = (priority, due);
     }
 
@@ -488,10 +488,10 @@ impl Job {
 
 /// Changes that only [`super::Jobs`] makes, because its tables depend on them.
 impl Job {
-    /// Sets the state. The table at [`State`] shows the legal changes.
+    /// Sets the state to another one. The table at [`State`] shows why a state changes.
     pub(super) fn set_state(&mut self, next: State) {
         let state = self.state;
-        assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
+        assert!(next != state, "a job went from {state:?} to {next:?}");
         self.state = next;
     }
 

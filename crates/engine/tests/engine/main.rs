@@ -2,6 +2,7 @@
 
 mod aging;
 mod apply;
+mod by_hand;
 mod cold;
 mod crons;
 mod dead_letters;

@@ -334,8 +334,17 @@ impl Crowd {
                 let id = JobId(self.world.engine.next_number().saturating_sub(1 + number / 2));
                 if step.act == 29 {
                     let _ = self.world.act(|engine, fx| engine.kick_job(id, fx));
-                } else if step.act == 30 {
+                } else if step.act == 30 && number.is_multiple_of(2) {
                     let _ = self.world.act(|engine, fx| engine.set_aside_job(id, fx));
+                } else if step.act == 30 {
+                    let (priority, delay_s) = (number as u32 / 2 % 3, number as u32 / 2 % 2);
+                    let _ = self.world.act(|engine, fx| {
+                        if number.is_multiple_of(3) {
+                            engine.bury_job(id, priority, fx)
+                        } else {
+                            engine.reschedule_job(id, priority, delay_s, fx)
+                        }
+                    });
                 } else {
                     let _ = self.world.act(|engine, fx| engine.move_job(id, queue, fx));
                 }

@@ -57,6 +57,10 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     assert!((1500..2500).contains(&old.ready), "{}", old.ready);
     let last = JobId(MANY as u64);
     assert!(world.act(|engine, effects| take_job(engine, tube, last, effects)).is_none());
+    // The removal has passed the lists that the job would move to.
+    assert_eq!(world.act(|engine, effects| engine.bury_job(last, 0, effects)), Err(NotFound));
+    let rescheduled = world.act(|engine, effects| engine.reschedule_job(last, 0, 1, effects));
+    assert_eq!(rescheduled, Err(NotFound));
     // Jobs that are put during the removal stay. After the removal, sessions can take them.
     assert_eq!(world.get("q"), None);
     world.add("q", "new");

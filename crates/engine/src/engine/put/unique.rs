@@ -188,7 +188,7 @@ impl Engine {
     /// Makes a ready or delayed job as urgent as a put, and due as early.
     fn bump(&mut self, slot: JobSlot, draft: &Draft, effects: &mut Effects) {
         let job = &self.jobs[slot];
-        let (queue, state, before) = (job.queue(), job.state(), job.counted());
+        let (queue, state) = (job.queue(), job.state());
         let is_delayed = match state {
             State::Ready => false,
             State::Delayed => true,
@@ -211,11 +211,7 @@ impl Engine {
             (false, false) => old_due,
         };
         self.remove_from_list(slot);
-        self.jobs.set_urgency(slot, (priority, due), wall);
-        let after = self.jobs[slot].counted();
-        let counts = &mut self.queues[queue];
-        counts.count_out(before);
-        counts.count_in(after);
+        self.set_urgency(slot, (priority, due), wall);
         if becomes_ready {
             self.change_state(slot, State::Ready);
         }
