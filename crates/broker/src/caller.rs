@@ -26,8 +26,8 @@ pub use workers::Assignment;
 ///
 /// - The queues of the session: `use_queue`, `used_queue`, `watch`, `ignore`, `watched`, `watches`.
 /// - Jobs, as in beanstalkd: `put`, `take`, `take_job`, `cancel_wait`, `finish`, `give_back`,
-///   `bury`, `touch`, `kick`, `kick_job`, `bury_job`, `reschedule_job`, `move_job`, `set_aside_job`, `peek`,
-///   `peek_used`, `first_used_id`.
+///   `bury`, `touch`, `time_out`, `kick`, `kick_job`, `bury_job`, `reschedule_job`, `move_job`,
+///   `set_aside_job`, `peek`, `peek_used`, `first_used_id`.
 /// - Jobs with an outcome, as in Gearman. For their clients: `submit`, `cancel`. For their workers:
 ///   `register`, `unregister`, `unregister_all`, `take_registered`, `sleep`, `report`, `progress`,
 ///   `complete`, `fail`.

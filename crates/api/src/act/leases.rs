@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use broker::{
     Answer, Event, Handout, JobId, JobStatus, Millis, Need, Patience, PutRefusal, State, Turn,
 };
-use http_api::{DoorSession, SessionKind};
+use http_api::{Door, DoorSession, SessionKind};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 use tokio::sync::Semaphore;
@@ -39,7 +39,7 @@ const WAIT_S_MAX: u32 = 60;
 const TIMEOUT_S_MAX: u32 = 86_400;
 /// The lease of a job without a ttr, if the client asks for none.
 const TIMEOUT_S: u32 = 60;
-/// At each look, at most this many leases end. The end of a session takes a turn.
+/// At each look, at most this many leases end. Each one takes two turns.
 const ENDS_MAX: usize = 256;
 
 /// Limit of requests that wait for a job. Each takes a connection of the site, and others must get in.
@@ -92,7 +92,8 @@ impl Leases {
     }
 
     /// Ends leases whose time is over.
-    pub(crate) fn look(&self, now: Millis) {
+    pub(crate) fn look(&self, door: &Door) {
+        let now = door.now();
         let is_over = |lease: &Arc<Lease>| *lease.until() <= now;
         let mut open = self.open();
         let over: Vec<String> = open
@@ -103,8 +104,11 @@ impl Leases {
             .collect();
         let over: Vec<Arc<Lease>> = over.iter().filter_map(|name| open.remove(name)).collect();
         drop(open);
-        // This closes the sessions, so the jobs go back. It happens without the lock of the table.
-        drop(over);
+        // This happens without the lock of the table. The end of each value closes a session, whose worker
+        // would count as one that left. If the ttr has ended the lease before, the worker has no job.
+        for lease in over {
+            let _ = door.turn().caller(lease.session.id()).time_out(lease.id);
+        }
     }
 }
 

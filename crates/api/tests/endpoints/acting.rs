@@ -331,6 +331,32 @@ fn a_job_goes_back_when_its_lease_is_over() {
     assert_eq!(world.get("/jobs/2")["state"], "ready");
 }
 
+#[test]
+fn a_lease_whose_time_is_over_is_a_failed_attempt_and_no_lost_worker() {
+    let world = World::open();
+    let settings = [Setting::Retries(true), Setting::RetryDisconnect(false)];
+    let rules = Rules(vec![Rule::new(["mail"], settings)]);
+    let _ = world.broker.turn(NOW).set_policies(rules);
+    for (ttr_s, asked) in [
+        (60, json!({ "queues": ["mail"], "timeout_s": 3 })),
+        (0, json!({ "queues": ["mail"], "timeout_s": 3 })),
+        (3, json!({ "queues": ["mail"] })),
+    ] {
+        let id = world.put(b"mail", NewJob { ttr_s, priority: 1, ..NewJob::default() }, b"x");
+        assert_eq!(world.post("/take", &asked).body["job"]["id"], id);
+        world.pass(3_000);
+        world.tick();
+        let job = world.get(&format!("/jobs/{id}"));
+        assert_eq!(
+            (&job["counters"]["timeouts"], &job["attempts"]),
+            (&json!(1), &json!(1)),
+            "{job}"
+        );
+        assert_eq!(world.get("/server")["totals"]["sessions"], 0);
+        assert_eq!(world.ask("DELETE", &format!("/jobs/{id}")).status, 204);
+    }
+}
+
 fn take_other(world: &World) -> u16 {
     world.post("/take", &json!({ "queues": ["mail"] })).status
 }

@@ -230,6 +230,15 @@ impl Caller<'_> {
         self.core.changed(id, touched)
     }
 
+    /// Ends the lease of a job that this session holds, because the time is over that its owner gave it:
+    /// the attempt has failed, as at the end of the ttr.
+    pub fn time_out(&mut self, id: JobId) -> Answer<Result<(), NotFound>> {
+        let core = &mut *self.core;
+        let timed_out = core.engine.time_out(self.session, id, &mut core.effects);
+        core.apply_effects();
+        Answer::new(timed_out, core.after_id(id))
+    }
+
     /// Makes at most `max` jobs of the used queue ready: buried jobs, or delayed jobs if none is
     /// buried.
     pub fn kick(&mut self, max: u64) -> Answer<Result<Kick, Refusal>> {

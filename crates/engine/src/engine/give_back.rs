@@ -25,6 +25,19 @@ impl Engine {
         Ok(slot)
     }
 
+    /// Ends the lease of a job that this session holds, because its time is over: the owner of the session
+    /// gave its client less time than the ttr.
+    pub fn time_out(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let slot = self.held(session, id)?;
+        self.fail_attempt(slot, Failure::TimedOut, effects);
+        Ok(())
+    }
+
     /// Gives back the item of an open read. The item returns to its old place in the queue. In two
     /// cases the item ends instead. Either the item has used up its attempts, or it exists only for
     /// its watchers and has no watcher left.
