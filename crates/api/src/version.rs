@@ -49,6 +49,8 @@ pub(crate) fn of_job(turn: &Turn<'_>, status: &JobStatus) -> Version {
 /// not exist.
 pub(crate) fn of_queue(turn: &Turn<'_>, name: &[u8]) -> Option<Version> {
     let id = turn.queue_id(name)?;
+    // Other names can stand for the queue, and they show the same version.
+    let name = turn.queue_name(id);
     let (stats, facts) = (turn.queue_stats_of(id), turn.queue_facts_of(id));
     let policy = turn.policy(name);
     let (kept, limits, created) = (facts.kept, facts.limits, facts.created.0);

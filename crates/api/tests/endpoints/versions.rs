@@ -85,6 +85,23 @@ fn a_queue_is_changed_only_in_the_version_that_the_client_saw() {
 }
 
 #[test]
+fn a_queue_has_one_version_under_all_of_its_names() {
+    let world = World::open();
+    let rule = Rule::new(["send_mail"], [Setting::SameAs(Some(b"mail"[..].into()))]);
+    let _ = world.broker.turn(NOW).set_policies(Rules(vec![rule]));
+    world.put(b"mail", NewJob::default(), b"x");
+    let seen = version(&world, "/queues/send_mail");
+    assert_eq!(version(&world, "/queues/mail"), seen);
+    let limits = "{\"limits\":[0,5,0]}";
+    assert_eq!(change(&world, "PATCH", "/queues/send_mail", &seen, limits).status, 204);
+    let limited = version(&world, "/queues/send_mail");
+    let path = "/queues/send_mail?confirm=send_mail";
+    assert!(is_refused(&change(&world, "DELETE", path, &seen, "")));
+    let removed = change(&world, "DELETE", path, &limited, "");
+    assert_eq!(removed.status, 202, "{removed:?}");
+}
+
+#[test]
 fn a_change_without_versions_refuses_a_condition() {
     let world = World::open();
     let refused = change(&world, "POST", "/server/drain", "*", "");
