@@ -76,9 +76,12 @@ impl Api {
         types::Policies { items: items.collect() }
     }
 
-    /// The settings of a queue with this name.
+    /// The settings of a queue with this name. If the queue does not exist, and its name has a `+`, these are
+    /// the settings of a child.
     pub fn effective_policy(&self, name: &[u8]) -> types::EffectivePolicy {
-        let settings = self.rules().resolve_with_origins(name, parent_name(name));
+        let facts = self.turn().queue_facts(name);
+        let parent = parent_name(name).filter(|_| facts.is_none_or(|facts| facts.child));
+        let settings = self.rules().resolve_with_origins(name, parent);
         let settings = settings.into_iter().map(|(setting, place)| types::Setting {
             key: setting.key().to_owned(),
             value: (self.setup.show_setting)(&setting),

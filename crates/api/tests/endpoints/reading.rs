@@ -1,7 +1,7 @@
 //! What the endpoints report.
 
 use broker::policy::{Pattern, Rule, RuleSetting, Rules, Setting};
-use broker::{NewJob, Status};
+use broker::{Body, NewJob, Status};
 use serde_json::json;
 
 use crate::world::{NOW, World};
@@ -128,6 +128,23 @@ fn policies_come_with_the_lines_of_their_settings() {
     assert_eq!(of("other"), setting("JobsMax(Some(10))", Some(3)));
     world.put(b"mailbox", NewJob::default(), b"x");
     assert_eq!(world.get("/queues/mailbox")["policy"][0], of("mailbox"));
+}
+
+#[test]
+fn a_plain_queue_with_a_plus_in_its_name_has_no_settings_of_a_parent() {
+    let world = World::new();
+    let rule = Rule::new(["mail"], [Setting::JobsMax(Some(20))]);
+    let _ = world.broker.turn(NOW).set_policies(Rules(vec![rule]));
+    let limit = || world.get("/policies/effective?name=mail%2Bx")["settings"][0]["value"].clone();
+    assert_eq!(limit(), "JobsMax(Some(20))", "a Kestrel client would make a child");
+    world.put(b"mail+x", NewJob::default(), b"x");
+    assert_eq!(limit(), "JobsMax(None)");
+    assert_eq!(world.get("/queues/mail%2Bx")["policy"][0]["value"], "JobsMax(None)");
+    let mut turn = world.broker.turn(NOW);
+    let session = turn.open_reader_session(0);
+    turn.caller(session).add(b"mail+x", Body::from(&b"x"[..]), None).value.expect("it has room");
+    drop(turn);
+    assert_eq!(limit(), "JobsMax(Some(20))", "now it is a child");
 }
 
 #[test]
