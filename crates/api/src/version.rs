@@ -36,13 +36,17 @@ impl Version {
     }
 }
 
-/// The version of a job.
+/// The version of a job. Of the body, it has only the length: nothing else of it is at hand.
 pub(crate) fn of_job(turn: &Turn<'_>, status: &JobStatus) -> Version {
     let facts = &status.facts;
     let queue = turn.queue_name(status.queue);
     let (id, priority, state) = (facts.id.0, facts.priority, facts.state);
-    let (ttr_s, delay_s, counters) = (facts.ttr_s, facts.delay_s, &facts.counters);
-    Version::of(&format!("{id} {queue:?} {state:?} {priority} {ttr_s} {delay_s} {counters:?}"))
+    let (ttr_s, delay_s, due) = (facts.ttr_s, facts.delay_s, facts.due.0);
+    let (counters, body_len) = (&facts.counters, status.body_len);
+    let death = facts.death.as_ref().map(|death| (death.died, death.cause));
+    Version::of(&format!(
+        "{id} {queue:?} {state:?} {priority} {ttr_s} {delay_s} {due} {counters:?} {death:?} {body_len}"
+    ))
 }
 
 /// The version of a queue: its limits, its pause, its policy, and whether it stays. `None`: it does

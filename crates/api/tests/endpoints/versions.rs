@@ -1,7 +1,7 @@
 //! Changes of one version only.
 
 use broker::NewJob;
-use broker::policy::{Pattern, Rule, RuleSetting, Rules, Setting};
+use broker::policy::{OnDuplicate, Pattern, Rule, RuleSetting, Rules, Setting};
 use serde_json::json;
 
 use crate::world::{NOW, Reply, World, request};
@@ -49,6 +49,36 @@ fn a_job_is_changed_only_in_the_version_that_the_client_saw() {
     assert_eq!(change(&world, "DELETE", &path, &old, "").status, 404, "it has ended");
     let next = world.put(b"mail", NewJob::default(), b"x");
     assert_eq!(change(&world, "DELETE", &format!("/jobs/{next}"), "*", "").status, 204);
+}
+
+#[test]
+fn the_version_of_a_job_changes_with_its_death_its_due_time_and_the_length_of_its_body() {
+    let world = World::open();
+    let settings = [
+        Setting::UniqueBy("prefix:1".parse().ok()),
+        Setting::OnDuplicate(OnDuplicate::ReplaceBody),
+    ];
+    let _ = world.broker.turn(NOW).set_policies(Rules(vec![Rule::new(["mail"], settings)]));
+    let id = world.put(b"mail", NewJob::default(), b"a");
+    let path = format!("/jobs/{id}");
+    let mut seen = vec![version(&world, &path)];
+    let mut has_new_version = |why: &str| {
+        let now = version(&world, &path);
+        assert!(!seen.contains(&now), "{why}");
+        seen.push(now);
+    };
+    assert_eq!(world.put(b"mail", NewJob::default(), b"a longer one"), id);
+    has_new_version("another put gave it a body");
+    for _ in 0..2 {
+        let delay = json!({ "delay_s": 9 });
+        assert_eq!(world.post(&format!("{path}/reschedule"), &delay).status, 204);
+        has_new_version("it is due later");
+        world.pass(1_000);
+    }
+    assert_eq!(world.post(&format!("{path}/bury"), &json!({})).status, 204);
+    has_new_version("it is buried");
+    assert_eq!(world.ask("POST", &format!("{path}/set_aside")).status, 204);
+    has_new_version("it is a dead letter, and still buried");
 }
 
 #[test]
