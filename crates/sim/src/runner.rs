@@ -172,6 +172,7 @@ impl Summary {
             judged,
             moves,
             set_asides,
+            changes_by_hand,
             redrives,
             replication,
             hash,
@@ -196,6 +197,7 @@ impl Summary {
         self.judged.add(judged);
         self.moves += moves;
         self.set_asides += set_asides;
+        self.changes_by_hand += changes_by_hand;
         self.redrives += redrives;
         self.replication.add(replication);
         self.hash ^= hash;

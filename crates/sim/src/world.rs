@@ -110,6 +110,8 @@ pub struct Summary {
     pub moves: u64,
     /// Jobs that operators set aside.
     pub set_asides: u64,
+    /// Jobs that operators buried or rescheduled.
+    pub changes_by_hand: u64,
     /// Dead letters and buried jobs that an operator brought back.
     pub redrives: u64,
     /// What happened in the clusters.

@@ -93,8 +93,10 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.memory_refusals > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.indexes > FIXED_SEEDS / 4, "{summary:?}");
     assert!(summary.cooled > FIXED_SEEDS / 2, "{summary:?}");
-    assert!(summary.moves > FIXED_SEEDS, "{summary:?}");
+    // A quarter of the changes of one job are made in place: see `changes_by_hand`.
+    assert!(summary.moves > FIXED_SEEDS * 3 / 4, "{summary:?}");
     assert!(summary.set_asides > FIXED_SEEDS / 20, "{summary:?}");
+    assert!(summary.changes_by_hand > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.redrives > FIXED_SEEDS / 200, "{summary:?}");
     let judged = summary.judged;
     assert!(judged.orders > FIXED_SEEDS, "{judged:?}");

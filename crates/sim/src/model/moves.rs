@@ -1,9 +1,9 @@
-//! Moves of jobs to other queues, and to a queue of dead letters and back, at the request of an
-//! operator.
+//! Moves of jobs to other queues, and to a queue of dead letters and back, and other changes of one job, at
+//! the request of an operator.
 
 use broker::policy::DeadTarget;
 use broker::{
-    DeathCause, MoveRefusal, PutRefusal, RedriveRefusal, RedriveRefused, SetAsideRefusal,
+    DeathCause, MoveRefusal, PutRefusal, RedriveRefusal, RedriveRefused, Refusal, SetAsideRefusal,
     SetAsideRefused,
 };
 
@@ -108,6 +108,84 @@ impl Model {
         }
         self.give_up(id, &News::Fail, DeathCause::Operator, None);
         Ok(())
+    }
+
+    /// True if the job exists, and not only for the clients that wait for its outcome.
+    pub(crate) fn is_lasting(&self, id: u64) -> bool {
+        self.jobs.get(&id).is_some_and(|job| job.kind != JobKind::Watched)
+    }
+
+    /// Buries a lasting job, as the server did or refused to do. Returns the record that the reply depends
+    /// on.
+    pub(crate) fn bury_job(
+        &mut self,
+        id: u64,
+        pri: u32,
+        seen: Result<(), Refusal>,
+    ) -> Result<Need, String> {
+        self.change_by_hand(id, seen, |model| {
+            let order = model.next_buried;
+            model.next_buried += 1;
+            let job = model.job_mut(id);
+            let (queue, watchers) = (job.queue.clone(), std::mem::take(&mut job.watchers));
+            (job.pri, job.state) = (pri, State::Buried { order });
+            job.counts.buries += 1;
+            model.left_strict(&queue);
+            model.record(id, Record::Update);
+            let need = model.jobs[&id].need;
+            model.arm(&queue);
+            model.send_last_news(watchers, id, &News::Fail, need);
+        })
+    }
+
+    /// Gives a lasting job another priority and delay, as the server did or refused to do. Returns the record
+    /// that the reply depends on.
+    pub(crate) fn reschedule_job(
+        &mut self,
+        id: u64,
+        (pri, delay): (u32, u32),
+        seen: Result<(), Refusal>,
+    ) -> Result<Need, String> {
+        let now = self.now;
+        self.change_by_hand(id, seen, |model| {
+            let job = model.job_mut(id);
+            let queue = job.queue.clone();
+            (job.pri, job.delay) = (pri, delay);
+            if delay > 0 {
+                (job.since, job.state) = (0, State::Delayed { due: now + u64::from(delay) * 1000 });
+                model.record(id, Record::Update);
+                model.keep_slot(&queue, id);
+                model.arm(&queue);
+                return;
+            }
+            if job.state != State::Ready {
+                (job.since, job.state) = (now, State::Ready);
+            }
+            model.record(id, Record::Update);
+            model.offer(id);
+        })
+    }
+
+    fn change_by_hand(
+        &mut self,
+        id: u64,
+        seen: Result<(), Refusal>,
+        change: impl FnOnce(&mut Self),
+    ) -> Result<Need, String> {
+        if seen == Err(Refusal::LogFull) && self.may_refuse {
+            self.refusals += 1;
+            return Ok(0);
+        }
+        let is_held = self.jobs.get(&id).is_none_or(|job| matches!(job.state, State::Leased(_)));
+        let expected = if is_held { Err(Refusal::NotFound) } else { Ok(()) };
+        if expected != seen {
+            return Err(format!("a change of job {id} by hand: {seen:?}, not {expected:?}"));
+        }
+        if is_held {
+            return Ok(0);
+        }
+        change(self);
+        Ok(self.denial(id))
     }
 
     /// Brings a dead letter back, as the server did or refused to do. Returns the record that the

@@ -464,6 +464,15 @@ impl Jobs {
         };
     }
 
+    /// An operator buried or rescheduled a job. A crash can undo this.
+    pub(super) fn changed_by_hand(&mut self, id: u64, now: u64) {
+        self.doubt(id);
+        if let Some(job) = self.known.get_mut(&id) {
+            job.lasting = Lasting::Uncertain;
+            job.changed = now;
+        }
+    }
+
     /// The queue of a job, if the oracle knows it.
     pub(super) fn queue_of(&self, id: u64) -> Option<&str> {
         self.known.get(&id).map(|job| job.queue.as_str())

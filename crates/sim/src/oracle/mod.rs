@@ -490,6 +490,15 @@ impl Oracle {
         self.jobs.doubt(id);
     }
 
+    /// Notes that an operator buried or rescheduled a job.
+    pub(crate) fn changed_by_hand(&mut self, id: u64, now: u64) {
+        self.note_waits(now);
+        self.items.uniques.give_up();
+        // It can be a dead letter that was buried in its queue, and then it stays one.
+        self.items.retries.exempt(id);
+        self.jobs.changed_by_hand(id, now);
+    }
+
     /// Notes that an operator brought a dead letter or a buried job back.
     pub(crate) fn redriven(&mut self, id: u64, now: u64) {
         self.note_waits(now);

@@ -1,4 +1,5 @@
-//! An operator moves jobs to other queues, sets jobs aside, and brings dead letters back.
+//! An operator moves jobs to other queues, sets jobs aside, brings dead letters back, and buries and
+//! reschedules jobs.
 
 use broker::{Answer, JobId, Position};
 
@@ -9,7 +10,8 @@ use crate::Checked;
 const QUEUES: [&str; 6] = ["a", "b-2", "(c)", "default", "a+x", "moved"];
 
 impl World {
-    /// Moves a random job to a random queue, or makes it a dead letter, or brings it back if it is one.
+    /// Moves a random job to a random queue, or changes it in another way: makes it a dead letter, or brings
+    /// it back if it is one, or buries or reschedules it.
     pub(crate) fn move_a_job(&mut self) -> Checked {
         let Some(session) = self.links.iter().find(|link| link.is_open).map(|link| link.id) else {
             return Ok(());
@@ -57,6 +59,30 @@ impl World {
                 if value.is_ok() {
                     world.summary.set_asides += 1;
                     world.oracle.set_aside(id.0, world.now);
+                }
+                return Ok(());
+            }
+            if (picked >> 40).is_multiple_of(4) && world.model.is_lasting(id.0) {
+                let (pri, delay_s) = ((picked >> 48) as u32 % 4, (picked >> 52) as u32 % 3);
+                let buries = (picked >> 56).is_multiple_of(3);
+                let mut caller = turn.caller(session);
+                let Answer { value, after } = if buries {
+                    caller.bury_job(id, pri)
+                } else {
+                    caller.reschedule_job(id, pri, delay_s)
+                };
+                world.trace.note(format_args!(
+                    "job {id} is changed by hand (bury {buries}, {pri}, {delay_s} s): {value:?}"
+                ));
+                let need = if buries {
+                    world.model.bury_job(id.0, pri, value)?
+                } else {
+                    world.model.reschedule_job(id.0, (pri, delay_s), value)?
+                };
+                world.unreleased_moves.push((after, need));
+                if value.is_ok() {
+                    world.summary.changes_by_hand += 1;
+                    world.oracle.changed_by_hand(id.0, world.now);
                 }
                 return Ok(());
             }
