@@ -464,3 +464,30 @@ fn segments_are_left_for_updates_that_cannot_wait() {
         crowd.finish(id, false);
     }
 }
+
+#[test]
+fn a_spare_that_cannot_be_opened_stays_a_spare() {
+    let disk = FaultDisk::new(3, 1 << 30);
+    let (log, _) = small(&disk, 1);
+    log.prepare_step().expect("there is room");
+    // Fill the last segment. The prepared one is the last one then, so the log must prepare another.
+    let last = log.usage().last_segment;
+    for id in 1..100 {
+        log.put(1, QUEUE, &meta(id), &[7; 1000]);
+        log.commit_step(1).expect("there is room");
+    }
+    assert_eq!(log.usage().last_segment, last + 1);
+    // Others have taken the rest of the disk, so a file that is removed does not come back.
+    disk.set_capacity(disk.used());
+    let spares = log.usage().ahead_bytes;
+    disk.set_fail_opens(true);
+    for _ in 0..5 {
+        let _ = log.prepare_step();
+    }
+    assert_eq!(log.usage().ahead_bytes, spares);
+    disk.set_fail_opens(false);
+    log.prepare_step().expect("a full disk is no failure");
+    assert_eq!(log.usage().ahead_bytes, spares);
+    log.put(1, QUEUE, &meta(100), &vec![7; 60_000]);
+    log.commit_step(1).expect("the segment is ready");
+}

@@ -21,6 +21,9 @@ use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile, Space};
 
+/// "Too many open files".
+const EMFILE: i32 = 24;
+
 /// The size of a sector. A power failure never tears a sector.
 const SECTOR_BYTES: usize = 512;
 
@@ -88,6 +91,8 @@ struct State {
     during_sync: Option<DuringSync>,
     planned: Option<(u64, Planned)>,
     planned_reads: Range<u64>,
+    /// Whether no file can be opened.
+    fails_opens: bool,
     /// The sectors that cannot be read, as pairs of an inode and a sector.
     bad_sectors: BTreeSet<(usize, usize)>,
     capacity: u64,
@@ -130,6 +135,7 @@ impl FaultDisk {
             during_sync: None,
             planned: None,
             planned_reads: 0..0,
+            fails_opens: false,
             bad_sectors: BTreeSet::new(),
             capacity,
             random: seed,
@@ -203,6 +209,11 @@ impl FaultDisk {
         if let Some(&inode) = state.names.get(name) {
             state.bad_sectors.insert((inode, offset as usize / SECTOR_BYTES));
         }
+    }
+
+    /// From now on, files can be opened, or cannot be, as if the process had too many open files.
+    pub fn set_fail_opens(&self, fails: bool) {
+        self.state().fails_opens = fails;
     }
 
     /// Removes all planned faults, and mends all sectors.
@@ -501,6 +512,9 @@ impl Disk for FaultDisk {
             let state = self.state();
             if !state.powered {
                 return Err(power_is_off());
+            }
+            if state.fails_opens {
+                return Err(io::Error::from_raw_os_error(EMFILE));
             }
             *state.names.get(name).ok_or(io::ErrorKind::NotFound)?
         };
