@@ -333,8 +333,8 @@ impl Log {
     }
 
     /// Ends the rescue of the unreadable segment. If the segment has no live jobs now, reclaim
-    /// continues. Otherwise reclaim stops, until [`Log::rescue_again`].
-    pub fn end_rescue(&self) {
+    /// continues. Otherwise reclaim stops, until [`Log::rescue_again`]. Returns whether it stops.
+    pub fn end_rescue(&self) -> bool {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.open_batch();
         if let Some(segment) = cursor.unreadable.take()
@@ -344,6 +344,7 @@ impl Log {
             cursor.stopped = open.live.live_in(segment) > 0;
             cursor.left = cursor.stopped.then_some(segment);
         }
+        cursor.left.is_some()
     }
 
     /// Begins the rescue again, if the last rescue could not write all jobs of its segment again.

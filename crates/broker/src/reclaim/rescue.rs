@@ -52,15 +52,18 @@ impl Shared {
         now: Millis,
     ) -> Result<bool, ReclaimError> {
         let Some(mut jobs) = self.turn(now).core.endangered(segment) else {
-            log.end_rescue();
+            let stops = log.end_rescue();
             let (Rescue { left, first_left, .. }, lost) = {
                 let core = &mut self.turn(now).core;
                 (take(&mut core.rescue), core.cold.damage.lost_jobs_of(segment))
             };
+            // Jobs of lost blocks can come back while the rescue goes over the jobs, so that it misses them.
+            if stops || left + lost > 0 {
+                *lock(&self.rescue_again_at) = Some(Millis(now.0 + AGAIN_MS));
+            }
             if left + lost == 0 {
                 return Ok(true);
             }
-            *lock(&self.rescue_again_at) = Some(Millis(now.0 + AGAIN_MS));
             let id = first_left.map(|id| id.0);
             return Err(ReclaimError::left(segment, left + lost, id));
         };

@@ -114,10 +114,21 @@ fn lost_blocks_do_not_stop_their_queue_and_come_back() {
     assert_eq!(take_in_memory(&broker, session), lost);
 }
 
-#[test]
-fn reclaim_keeps_a_segment_with_lost_blocks() {
-    let disk = log::FaultDisk::new(23, 64 << 20);
-    let (broker, _, ids) = with_cold_jobs(&disk);
+/// A broker whose oldest segment has cold blocks that cannot be read, and that has tried to rescue
+/// its jobs.
+struct AfterRescue {
+    broker: Broker,
+    session: SessionId,
+    first: u32,
+    /// The jobs that have not ended.
+    kept: Vec<JobId>,
+    /// The jobs of the segment that were in memory.
+    in_memory: Vec<JobId>,
+    errors: Vec<ReclaimError>,
+}
+
+fn after_rescue(disk: &log::FaultDisk) -> (AfterRescue, Files) {
+    let (broker, _, ids) = with_cold_jobs(disk);
     let session = broker.turn(NOW).open_session(0);
     // Finish most jobs of later segments, so that reclaim wants to copy the first segment.
     let first = broker.turn(NOW).log_stats().oldest_segment;
@@ -133,7 +144,7 @@ fn reclaim_keeps_a_segment_with_lost_blocks() {
         }
     }
     work(&broker);
-    let files = Files::damage(&disk, first);
+    let files = Files::damage(disk, first);
     let mut errors = Vec::new();
     for second in 0..8 {
         for _ in 0..200 {
@@ -144,30 +155,65 @@ fn reclaim_keeps_a_segment_with_lost_blocks() {
             }
         }
     }
+    (AfterRescue { broker, session, first, kept, in_memory, errors }, files)
+}
+
+impl AfterRescue {
+    /// Makes steps of reclaim until there is nothing to do.
+    fn reclaim(&self, second: u64) {
+        for _ in 0..400 {
+            match self.broker.reclaim_step(at(second)) {
+                Ok(true) => work(&self.broker),
+                Ok(false) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn reclaim_keeps_a_segment_with_lost_blocks() {
+    let disk = log::FaultDisk::new(23, 64 << 20);
+    let (after, files) = after_rescue(&disk);
+    let AfterRescue { broker, session, first, in_memory, errors, .. } = &after;
     let [ReclaimError::Left { jobs, .. }] = &errors[..] else { panic!("{errors:?}") };
     assert!(*jobs > 1000 && *jobs < 1600, "{jobs} jobs are left");
-    assert_eq!(broker.turn(NOW).log_stats().oldest_segment, first, "the segment is kept");
-    let moved = jobs_of(&broker, &in_memory, first);
+    assert_eq!(broker.turn(NOW).log_stats().oldest_segment, *first, "the segment is kept");
+    let moved = jobs_of(broker, in_memory, *first);
     assert!(in_memory.len() > 100 && moved.is_empty(), "the other jobs are written again");
 
     files.repair();
     for second in [60, 61, 62, 120, 121, 122, 180, 181] {
         while broker.load_step(at(second)) {}
-        for _ in 0..400 {
-            match broker.reclaim_step(at(second)) {
-                Ok(true) => work(&broker),
-                Ok(false) => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
+        after.reclaim(second);
     }
-    assert!(broker.turn(NOW).log_stats().oldest_segment > first, "reclaim continues");
+    assert!(broker.turn(NOW).log_stats().oldest_segment > *first, "reclaim continues");
     broker.turn(NOW).check_invariants();
-    let new = broker.turn(NOW).caller(session).put(NewJob::default(), Body::from(&b"x"[..]));
-    let mut wanted = kept;
+    let new = broker.turn(NOW).caller(*session).put(NewJob::default(), Body::from(&b"x"[..]));
+    let mut wanted = after.kept.clone();
     wanted.push(new.value.expect("there is room"));
-    let left: Vec<JobId> = std::iter::from_fn(|| take(&broker, session)).collect();
+    let left: Vec<JobId> = std::iter::from_fn(|| take(broker, *session)).collect();
     assert_eq!(left, wanted);
+}
+
+#[test]
+fn a_rescue_is_done_again_if_lost_jobs_come_back_while_it_goes_over_the_jobs() {
+    for steps in 1..6 {
+        let disk = log::FaultDisk::new(29, 64 << 20);
+        let (after, files) = after_rescue(&disk);
+        let AfterRescue { broker, first, .. } = &after;
+        files.repair();
+        for _ in 0..steps {
+            broker.reclaim_step(at(70)).expect("the disk works again");
+            work(broker);
+        }
+        while broker.load_step(at(70)) {}
+        after.reclaim(70);
+        after.reclaim(140);
+        let oldest = broker.turn(NOW).log_stats().oldest_segment;
+        assert!(oldest > *first, "reclaim continues, after {steps} steps");
+        broker.turn(NOW).check_invariants();
+    }
 }
 
 #[test]
