@@ -145,8 +145,9 @@ impl Shared {
         let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(Millis(0)).core);
         let is_absent = |core: &mut Core, id: JobId| core.engine.slot(id).is_err();
         let mut absent: Vec<JobId> = under_lock(with_core, |core| {
-            core.cold.applying = core.cold.has_absent_jobs();
-            let some = core.cold.applying;
+            // The caller releases the lock before it applies the group. Meanwhile no job leaves the memory.
+            core.cold.applying = true;
+            let some = core.cold.has_absent_jobs();
             ids.iter().filter(|id| some && is_absent(core, **id)).copied().collect()
         });
         while let Some(id) = absent.pop() {
