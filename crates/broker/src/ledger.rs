@@ -245,7 +245,8 @@ impl Ledger {
         {
             self.write(Record::Claim(key), engine);
         }
-        self.unwritten_facts.claims = claims;
+        // A write that has found no room after all has put its claim back already.
+        self.unwritten_facts.claims.append(&mut claims);
         for queue in queues {
             // The queue may have been removed, and another queue may have its number now.
             if engine.has_queue(queue) && engine.queue_facts(queue).kept {
