@@ -10,7 +10,7 @@ use crc32fast::Hasher;
 use crate::types::Position;
 
 /// The first bytes of every segment.
-const SEGMENT_MAGIC: &[u8; 8] = b"LINESHFT";
+pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"LINESHFT";
 /// The version of the format.
 pub(crate) const FORMAT: u32 = 1;
 /// Bytes of a segment's header. The first group follows.

@@ -105,7 +105,7 @@ impl Log {
         let segment_bytes = prepared.unwrap_or(segment_bytes);
         let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
-        segments.adopt_spares(&folder.spares)?;
+        segments.adopt_spares(&folder)?;
         adopt_indexes(&segments, &folder, &replay.indexes(), settings.classify.is_some());
         segments.discard_void(&void.iter().map(|found| found.number).collect::<Vec<_>>())?;
 
@@ -153,7 +153,8 @@ fn prepared_bytes(
     let is_whole = |size: &u64| *size >= SEGMENT_BYTES_MIN && size.is_multiple_of(4096);
     // A file that was made for a single big entry is not part of the reserve.
     let is_usual = |size: &u64| kept.iter().any(|found| found.size() == *size);
-    let spares = folder.spares.iter().filter_map(|name| Some(disk.look_at(name).ok()?.0));
+    let spares = folder.spares.iter().filter(|name| !folder.strangers.contains(*name));
+    let spares = spares.filter_map(|name| Some(disk.look_at(name).ok()?.0));
     let void = void.iter().map(|found| found.size());
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for size in spares.chain(void).filter(is_whole).filter(is_usual) {
@@ -217,7 +218,7 @@ fn create(
     log_id[..8].copy_from_slice(&random()?.to_le_bytes());
     log_id[8..].copy_from_slice(&random()?.to_le_bytes());
     let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings.bytes_max);
-    segments.adopt_spares(&folder.spares)?;
+    segments.adopt_spares(folder)?;
     adopt_indexes(&segments, folder, &[], settings.classify.is_some());
     let head = segments.take_first().map_err(|failure| {
         if failure.is_no_room() {

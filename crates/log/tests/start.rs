@@ -111,3 +111,25 @@ fn a_read_that_fails_ends_the_start() {
         assert!(matches!(error, OpenError::Io { .. }), "read {read}: {error}");
     }
 }
+
+#[test]
+fn a_file_that_only_has_the_name_of_a_spare_is_left_alone() {
+    let disk = FaultDisk::new(5, 64 << 20);
+    let size = settings().segment_bytes as usize;
+    let journals = [("spare-2", b"\x00\x00\x00\x01journal".to_vec()), ("blank-30", vec![7; size])];
+    for (name, bytes) in &journals {
+        disk.set_bytes(name, bytes.clone());
+    }
+    // Left over by a log with segments of another size.
+    disk.set_bytes("spare-4", [b"LINESHFT".to_vec(), vec![0; 5000]].concat());
+    let log = Log::open(Arc::new(disk.clone()), settings(), 1000, &mut |_| ()).unwrap().0;
+    for id in 1..2000 {
+        log.put(1000, QUEUE, &meta(id), &body(id));
+        log.commit_step(1000).unwrap();
+        log.prepare_step().unwrap();
+    }
+    for (name, bytes) in &journals {
+        assert_eq!(disk.bytes(name).as_ref(), Some(bytes), "{name}");
+    }
+    assert_eq!(disk.bytes("spare-4"), None);
+}

@@ -8,7 +8,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::files::groups::GroupFault;
 use crate::files::segments::{segment_name, segment_number};
-use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SegmentHeader};
+use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SEGMENT_MAGIC, SegmentHeader};
 use crate::index::index_number;
 
 /// Recovery reads segments that can be mostly empty in pieces of this many bytes. In simulations the
@@ -30,8 +30,11 @@ pub(crate) struct Found {
 pub(crate) struct Folder {
     pub(crate) name: String,
     pub(crate) segments: BTreeMap<u32, Found>,
-    /// The names of the spares.
+    /// The files with names of spares.
     pub(crate) spares: Vec<String>,
+    /// Those of `spares` that are none. For example, a journal of Kestrel in the same folder can have
+    /// such a name.
+    pub(crate) strangers: BTreeSet<String>,
     /// The names of the index files, also of those that were being written.
     pub(crate) indexes: BTreeSet<String>,
 }
@@ -52,9 +55,14 @@ impl Folder {
         let fail = |doing: String, error| OpenError::from_io(&name, doing, error);
         let mut segments = BTreeMap::new();
         let mut spares = Vec::new();
+        let mut strangers = BTreeSet::new();
         let mut indexes = BTreeSet::new();
         for file in disk.list().map_err(|error| fail("list the files".into(), error))? {
             if is_spare(&file) {
+                let looked = begins_like_spare(disk, &file);
+                if !looked.map_err(|error| fail(format!("read {file}"), error))? {
+                    strangers.insert(file.clone());
+                }
                 spares.push(file);
             } else if index_number(&file).is_some() {
                 indexes.insert(file);
@@ -64,7 +72,7 @@ impl Folder {
                 segments.insert(number, found);
             }
         }
-        Ok(Folder { name, segments, spares, indexes })
+        Ok(Folder { name, segments, spares, strangers, indexes })
     }
 
     pub(crate) fn segment(&self, number: u32) -> Option<&Found> {
@@ -80,6 +88,15 @@ pub(crate) fn is_spare(name: &str) -> bool {
         // The log never gives a spare a number with more digits.
         (1..=18).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
     })
+}
+
+/// Whether a file begins like a segment, or with zeros. No journal of Kestrel does.
+fn begins_like_spare(disk: &dyn Disk, name: &str) -> io::Result<bool> {
+    // A file that this process cannot open does not belong to the log.
+    let Ok(file) = disk.open(name) else { return Ok(false) };
+    let mut bytes = [0; 32];
+    let read = file.read_at(&mut bytes, 0)?;
+    Ok(bytes.starts_with(SEGMENT_MAGIC) || is_zeros(&bytes[..read]))
 }
 
 /// Whether all bytes are zeros. It looks at whole stretches, which is many times as fast as byte by

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile, Space};
 use crate::error::Failure;
+use crate::files::folder::Folder;
 use crate::files::numbered::{Bytes, Numbered, SegmentHold};
 use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
@@ -194,11 +195,14 @@ impl Segments {
 
     /// Reuses the spares of an earlier run. Deletes spares that cannot be reused, for example
     /// because of their size.
-    pub(crate) fn adopt_spares(&self, names: &[String]) -> Result<(), Failure> {
+    pub(crate) fn adopt_spares(&self, folder: &Folder) -> Result<(), Failure> {
         let mut state = self.state();
-        for name in names {
+        for name in &folder.spares {
             let (kind, number) = name.split_once('-').unwrap_or((name, "0"));
             state.spare_counter = state.spare_counter.max(number.parse().unwrap_or(0));
+            if folder.strangers.contains(name) {
+                continue;
+            }
             // A file that this process cannot open for writing does not belong to the log.
             let Ok(file) = self.disk.open(name) else { continue };
             let size = file.size().and_then(|size| Ok((size, file.links()?)));
