@@ -129,7 +129,8 @@ impl Crons {
     /// The firing that made this job, if it is the last one of its entry.
     #[inline]
     pub(crate) fn firing_of(&self, id: JobId) -> Option<Fired> {
-        if self.of_jobs.is_empty() { None } else { self.present_firing_of(id) }
+        let is_empty = self.of_jobs.is_empty() && self.fresh.is_empty();
+        if is_empty { None } else { self.present_firing_of(id) }
     }
 
     fn present_firing_of(&self, id: JobId) -> Option<Fired> {
@@ -149,7 +150,8 @@ impl Crons {
     }
 
     /// The state of an entry at the start of a leader. The log can have a job whose firing is newer
-    /// than the state: then the state lacks only this firing.
+    /// than the state: then the state lacks only this firing. If the first queue took no job, this job
+    /// is in another queue, and counts for the entry all the same.
     pub(crate) fn merged(&self, name: &[u8]) -> Option<CronState> {
         // The log has a state before the first firing. So an entry without a state is new, or it was
         // removed, and its old firings do not count.

@@ -436,6 +436,40 @@ fn only_the_job_in_the_first_queue_is_replaced() {
 }
 
 #[test]
+fn a_delayed_job_keeps_no_other_one_out() {
+    let mut world = World::new();
+    let delayed = Setting::Delay(3600);
+    let rule = |bytes| Rules(vec![Rule::new(["*"], [delayed.clone(), Setting::BytesMax(bytes)])]);
+    world.act(|e, fx| e.set_policies(rule(None), fx));
+    set(&mut world, &[CronEntry { overlap: Overlap::Replace, ..entry("tick") }]);
+    minutes(&mut world, 1);
+    let earlier = state(&world, "tick").job.expect("it has fired");
+    let session = world.open();
+    world.act(|e, fx| e.put(session, NewJob::default(), b"client"[..].into(), fx)).expect("room");
+    // The queue is full, but it would not be if the delayed job counted.
+    world.act(|e, fx| e.set_policies(rule(Some(6)), fx));
+    minutes(&mut world, 1);
+    assert_eq!((counts(&world).fired, counts(&world).refused), (1, 1));
+    assert_eq!(world.state(earlier), Some(State::Delayed));
+}
+
+#[test]
+fn a_firing_is_in_the_log_with_a_job_also_if_the_first_queue_takes_none() {
+    let mut world = World::new();
+    let names = [b"a"[..].into(), b"b"[..].into()];
+    let alias = Rule::new(["both"], [Setting::Alias(Box::new(names))]);
+    let small = Rule::new(["a"], [Setting::ItemBytesMax(Some(1))]);
+    world.act(|e, fx| e.set_policies(Rules(vec![alias, small]), fx));
+    set(&mut world, &[CronEntry { queue: b"both"[..].into(), ..entry("tick") }]);
+    world.effects.records.clear();
+    world.engine.set_time(FIRST);
+    while world.engine.advance(&mut world.effects) {}
+    assert_eq!(ready_in(&world, ["a", "b"]), [0, 1]);
+    let Record::Put(slot, _) = world.effects.records[0] else { panic!("{:?}", world.effects) };
+    assert_eq!(world.engine.facts(slot).fired.map(|fired| fired.at), Some(FIRST));
+}
+
+#[test]
 fn the_job_of_a_parent_is_replaced_and_those_of_its_children_stay() {
     let mut world = World::new();
     let rule = Rule::new(["feed"], [Setting::UniqueBy(Some("body".parse().expect("a key")))]);

@@ -68,8 +68,8 @@ pub(in crate::engine) struct Route {
 }
 
 impl Route {
-    /// The first queue that the put names and that stores jobs. If it stores none, the first one that
-    /// gets the job from it.
+    /// The first queue that the put names, if it stores jobs. Otherwise the first one on the route that
+    /// does.
     pub(in crate::engine) fn first_queue(&self) -> Option<QueueId> {
         let stores =
             |queue: &QueueId| self.stops.iter().any(|stop| stop.queue == *queue && stop.stores);
@@ -441,7 +441,11 @@ impl Engine {
         let key = self.key_for(queue, body, b"");
         let is_taken = |except| key.is_some_and(|key| self.is_taken(queue, key, except));
         let refuses = policy.when_full != WhenFull::DropOldest;
-        let own = (u64::from(job.state() == State::Ready), job.body_len() as u64);
+        // The limits of a queue count only ready jobs.
+        let own = match job.state() {
+            State::Ready => (1, job.body_len() as u64),
+            State::Delayed | State::Leased | State::Buried => (0, 0),
+        };
         let is_out = is_taken(None) || refuses && self.is_full(queue);
         is_out && !is_taken(Some(job.id())) && !(refuses && self.is_full_without(queue, own))
     }
