@@ -200,11 +200,11 @@ impl Api {
             if turn.writes_blocked() {
                 return Err(PutRefusal::WritesBlocked.into());
             }
-            let is_new = turn.queue_id(name).is_none();
+            let is_new = turn.real_queue_id(name).is_none();
             (is_new, turn.caller(session.id()).create_queue(name))
         };
         self.settled(created).await?;
-        if self.turn().queue_id(name).is_none() {
+        if self.turn().real_queue_id(name).is_none() {
             let why = format!("a queue cannot have the name `{}`", shown_name(name));
             return Err(Problem::new(ProblemKind::BadName, why).of_parameter("queue"));
         }
