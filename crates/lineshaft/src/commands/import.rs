@@ -129,9 +129,10 @@ fn import(arguments: ImportArguments) -> Result<ExitCode> {
             eprintln!("{}", record.continues());
             record
         }
-        Earlier::None | Earlier::Done(_) | Earlier::Changed(_) => {
+        earlier @ (Earlier::None | Earlier::Done(_) | Earlier::Changed(_)) => {
             let numbers = importer.numbers(ids.range, ids.ascend);
-            let numbers = Numbers { again: options.again, ..numbers };
+            let again = !matches!(earlier, Earlier::None);
+            let numbers = Numbers { again, ..numbers };
             Record::new(&source, numbers, started.wall.0)
         }
     };

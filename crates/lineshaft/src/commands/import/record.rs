@@ -28,9 +28,14 @@ pub(super) struct Record {
     kept_last: u64,
     by_id: bool,
     buried_from: u64,
-    /// Whether the source was imported before this import. Records of older versions lack it.
-    #[serde(default)]
+    /// Whether the source was imported before this import. Older versions lack it, and their imports
+    /// went on as if it was.
+    #[serde(default = "yes")]
     again: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What the log says about earlier imports of a source.
