@@ -35,7 +35,7 @@ use anyhow::{Context as _, Result};
 use notation::address::ServerName;
 use notation::port;
 use server::ControlPath;
-use server::config::sources::Sources;
+use server::config::sources::{Effective, Origin, Sources};
 
 use crate::cli::ApiArguments;
 use crate::client::{ApiClient, Target, read_token};
@@ -66,11 +66,15 @@ pub(crate) fn connect(arguments: &ApiArguments) -> Result<ApiClient> {
 
 /// The operator's socket in the data folder of the configuration, if a server listens there. A
 /// configuration with mistakes can still name the right folder, and then the server explains, for
-/// example, why it does not reload. But if no server listens there, this fails with the mistakes:
-/// another server can be at the default address.
+/// example, why it does not reload. But if it names none, or no server listens there, this fails with
+/// the mistakes: another server can be at the default address, or in the default folder.
 fn operator_socket(config: Option<PathBuf>) -> Result<Option<ControlPath>> {
     let (effective, mistakes) = Sources::of_process(config).load_with_mistakes();
-    let socket = effective.and_then(|effective| socket_in(&effective.config.data.dir));
+    let is_right = |effective: &Effective| {
+        mistakes.0.is_empty() || *effective.origin("data.dir") != Origin::Default
+    };
+    let socket =
+        effective.filter(is_right).and_then(|effective| socket_in(&effective.config.data.dir));
     if socket.is_none() && !mistakes.0.is_empty() {
         return Err(anyhow::Error::new(mistakes)
             .context("cannot find the server; correct the configuration, or use --http"));

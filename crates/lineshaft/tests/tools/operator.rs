@@ -192,6 +192,19 @@ fn a_mistake_in_the_configuration_does_not_lead_to_another_server() {
         assert_eq!(refused.status.code(), Some(78), "{refused:?}");
         assert!(refused.stderr.contains(mistake), "{refused:?}");
     }
+
+    // The server in the default folder is another one than the file means.
+    std::fs::write(&config, format!("[data]\ndri = \"{data}\"\n")).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(data, place.path().join("lineshaft-data")).unwrap();
+    let ping = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(LINESHAFT);
+        command.arg("ping").args(arguments).current_dir(place.path()).output().unwrap()
+    };
+    assert_eq!(ping(&[]).status.code(), Some(0), "it is there");
+    let refused = ping(&["--config", config.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("data.dri"), "{refused:?}");
 }
 
 #[test]
