@@ -104,7 +104,7 @@ struct LongPacket {
 /// A submit without its workload.
 #[derive(Debug)]
 struct RefusedSubmit {
-    header: Header,
+    kind: PacketType,
     /// The arguments before the workload, each with its end.
     arguments: Box<[u8]>,
     /// The bytes of the workload that the session has not skipped yet.
@@ -112,8 +112,8 @@ struct RefusedSubmit {
 }
 
 impl LongPacket {
-    /// Looks for the last argument in what has arrived. In a submit, it is the workload: the buffer
-    /// then learns where it begins, so that the job keeps its memory if it is large.
+    /// Notes where the last argument begins. In a submit, it is the workload: the buffer must know, so
+    /// that the job keeps its memory if it is large.
     fn note_last_argument(&mut self, start: usize) {
         if self.header.is_submit() && self.body.lacks_beginning() {
             self.body.set_beginning(start);
@@ -124,7 +124,7 @@ impl LongPacket {
     fn without_workload(&self, start: usize) -> RefusedSubmit {
         let received = self.body.received();
         let missing = self.header.body_bytes as usize - received.len();
-        RefusedSubmit { header: self.header, arguments: received[..start].into(), missing }
+        RefusedSubmit { kind: self.header.kind, arguments: received[..start].into(), missing }
     }
 }
 
@@ -293,17 +293,13 @@ impl Session {
         if submit.missing == 0
             && let Reading::Refused(submit) = std::mem::replace(&mut self.reading, Reading::Message)
         {
-            let RefusedSubmit { header, arguments, .. } = submit;
-            match split(header.kind, &arguments) {
-                Some(_) if !header.is_request => {
-                    reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC);
-                }
-                Some(arguments) => {
-                    self.lacks_workload = true;
-                    self.execute(header.kind, &arguments, None, turn, outbox);
-                    self.lacks_workload = false;
-                }
-                None => self.end(turn),
+            let RefusedSubmit { kind, arguments, .. } = submit;
+            if let Some(arguments) = split(kind, &arguments) {
+                self.lacks_workload = true;
+                self.execute(kind, &arguments, None, turn, outbox);
+                self.lacks_workload = false;
+            } else {
+                self.end(turn);
             }
         }
         count
