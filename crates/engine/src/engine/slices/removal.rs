@@ -30,7 +30,7 @@ impl Engine {
         if queue.workers() > 0 || queue.counts().leased > 0 {
             return Ok(None);
         }
-        Ok(Some(self.remove(session, id, effects)))
+        Ok(Some(self.remove_queue_of(session, id, effects)))
     }
 
     /// Removes a queue. All its jobs end, including leased jobs. All waits for an item of the queue
@@ -43,19 +43,9 @@ impl Engine {
         effects: &mut Effects,
     ) -> Clearing {
         match self.queue_id(name).filter(|_| self.alias(name).is_none()) {
-            Some(id) => self.remove(session, id, effects),
+            Some(id) => self.remove_queue_of(session, id, effects),
             None => Clearing::Done,
         }
-    }
-
-    /// Like [`Engine::remove_queue`], for this queue.
-    pub fn remove_queue_of(
-        &mut self,
-        session: SessionId,
-        queue: QueueId,
-        effects: &mut Effects,
-    ) -> Clearing {
-        self.remove(session, queue, effects)
     }
 
     /// Whether a removal of this queue is in progress.
@@ -63,7 +53,13 @@ impl Engine {
         self.queues[queue].removals() > 0
     }
 
-    fn remove(&mut self, session: SessionId, id: QueueId, effects: &mut Effects) -> Clearing {
+    /// Like [`Engine::remove_queue`], for this queue.
+    pub fn remove_queue_of(
+        &mut self,
+        session: SessionId,
+        id: QueueId,
+        effects: &mut Effects,
+    ) -> Clearing {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
         let work = self.begin_removal(id);
