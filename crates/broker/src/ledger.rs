@@ -6,7 +6,7 @@
 pub(crate) mod locations;
 pub(crate) mod meta;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::sync::Arc;
 
@@ -26,6 +26,11 @@ use crate::ledger::meta::OptionalFields;
 /// more queues than this, the put needs several entries. After a crash of the process, the log can
 /// have some of these entries and lack the others.
 const PUT_MANY_MAX: usize = 4096;
+/// How many moves of jobs the ledger remembers for later. After a restart, further jobs move again, and
+/// may then have another place in their queue. 16 thousand are about 500 KiB.
+const UNWRITTEN_MOVES_MAX: usize = 16 << 10;
+/// How many moves and claims one request writes of those that waited for room: far less than 1 ms.
+const OWED_AT_ONCE: usize = 256;
 
 /// Writes the engine's records to the log, and computes the position that each reply waits for.
 #[derive(Debug, Default)]
@@ -72,6 +77,9 @@ struct UnwrittenFacts {
     queues: BTreeSet<QueueId>,
     /// The claims with these keys.
     claims: BTreeSet<ClaimKey>,
+    /// The jobs with these ids, and their places: they moved without a request of a client. The log
+    /// has only their counters.
+    moves: BTreeMap<JobId, JobSlot>,
     policies: bool,
     status: bool,
     crons: bool,
@@ -225,28 +233,25 @@ impl Ledger {
     /// Writes the facts for which the log had no room before. Does nothing if the log still has no
     /// room.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
-        let UnwrittenFacts { queues, claims, policies, status, crons, cron_states, notes } =
+        let UnwrittenFacts { queues, claims, moves, policies, status, crons, cron_states, notes } =
             &self.unwritten_facts;
         let owes = *policies
             || *status
             || *crons
             || !queues.is_empty()
             || !claims.is_empty()
+            || !moves.is_empty()
             || !cron_states.is_empty()
             || !notes.is_empty();
         if !owes || !self.admits_update() {
             return;
         }
-        let UnwrittenFacts { queues, mut claims, policies, status, crons, cron_states, notes } =
+        self.write_owed_moves(engine);
+        self.write_owed_claims(engine);
+        let UnwrittenFacts { queues, claims, moves, policies, status, crons, cron_states, notes } =
             take(&mut self.unwritten_facts);
-        // There can be many, and each needs room.
-        while self.admits_update()
-            && let Some(key) = claims.pop_first()
-        {
-            self.write(Record::Claim(key), engine);
-        }
-        // A write that has found no room after all has put its claim back already.
-        self.unwritten_facts.claims.append(&mut claims);
+        // The next request goes on with these.
+        (self.unwritten_facts.claims, self.unwritten_facts.moves) = (claims, moves);
         for queue in queues {
             // The queue may have been removed, and another queue may have its number now.
             if engine.has_queue(queue) && engine.queue_facts(queue).kept {
@@ -267,6 +272,31 @@ impl Ledger {
         }
         for name in notes {
             self.write(Record::Note(name), engine);
+        }
+    }
+
+    /// Writes the first of the moves that the log had no room for. Each needs room.
+    fn write_owed_moves(&mut self, engine: &Engine) {
+        for _ in 0..OWED_AT_ONCE {
+            if !self.admits_update() {
+                return;
+            }
+            let Some((id, slot)) = self.unwritten_facts.moves.pop_first() else { return };
+            // The job may have ended, or may be only in memory by now.
+            if is_live(engine, slot, id) && self.locations.get(slot).is_some() {
+                self.write(Record::Update(slot, id), engine);
+            }
+        }
+    }
+
+    /// Writes the first of the claims that the log had no room for. Each needs room.
+    fn write_owed_claims(&mut self, engine: &Engine) {
+        for _ in 0..OWED_AT_ONCE {
+            if !self.admits_update() {
+                return;
+            }
+            let Some(key) = self.unwritten_facts.claims.pop_first() else { return };
+            self.write(Record::Claim(key), engine);
         }
     }
 
@@ -296,10 +326,13 @@ impl Ledger {
             Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
             Record::Replaced(slot, _) => self.write_replaced(slot, engine),
-            Record::Moved(slot, _) | Record::Rerouted { slot, is_requested: false, .. }
+            Record::Moved(slot, id) | Record::Rerouted { slot, id, is_requested: false, .. }
                 if !self.admits_update() && !self.writes_whole() =>
             {
                 self.write_count(slot, engine);
+                if self.unwritten_facts.moves.len() < UNWRITTEN_MOVES_MAX {
+                    self.unwritten_facts.moves.insert(id, slot);
+                }
             }
             Record::Taken(slot, _) if !self.admits_update() => self.write_count(slot, engine),
             Record::Update(slot, _) | Record::Moved(slot, _) | Record::Taken(slot, _) => {

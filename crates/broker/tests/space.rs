@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{OnDuplicate, QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    Broker, Counters, DiskLimit, DiskLimits, JobId, Kick, Millis, NewJob, News, Options,
-    PutRefusal, Refusal, SessionId, State, Status, Submit, When,
+    Broker, Counters, DiskLimit, DiskLimits, JobId, Kick, Millis, NewJob, News, Options, Patience,
+    PutRefusal, ReadMode, Refusal, SessionId, State, Status, Submit, Take, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -210,8 +210,8 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
         turn.item_stats(b"old").map(|stats| stats.items)
     };
     assert_eq!(moved(&broker), Some(adds));
-    // The log had no room for the entries of some moves. So after a restart, these jobs expire and
-    // move again.
+    // The log never had room for the entries of some moves. So after a restart, these jobs expire
+    // and move again.
     broker.close(later).expect("the disk works");
     drop(broker);
     disk.restart();
@@ -220,6 +220,52 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
         work(&broker);
     }
     assert_eq!(moved(&broker), Some(adds));
+}
+
+#[test]
+fn a_move_for_which_there_was_no_room_is_written_later() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let open = |now| {
+        let disk = Arc::new(disk.clone());
+        let options = Options::without_threads(disk, log::Settings::default());
+        Broker::open(options, now).expect("the log is whole").0
+    };
+    let broker = open(NOW);
+    let old = Setting::ExpireTo(Some(b"old"[..].into()));
+    let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
+    let session = broker.turn(NOW).open_session(0);
+    let add = |now, queue: &[u8], body: &[u8], expires| {
+        let mut turn = broker.turn(now);
+        let added = turn.caller(session).add(queue, body.into(), expires).value;
+        added.expect("there is room");
+    };
+    add(NOW, b"q", b"first", Some(When::At(Millis(NOW.0 + 1))));
+    let mut turn = broker.turn(NOW);
+    // This test prepares no segments while the turn lasts, so the log stays full.
+    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
+    let mut limit = 0;
+    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
+        limit += 1;
+    }
+    drop(turn);
+    let later = Millis(NOW.0 + 2);
+    let counts = |now, queue: &[u8]| broker.turn(now).item_stats(queue).map(|stats| stats.items);
+    while broker.turn(later).advance() {}
+    assert_eq!((counts(later, b"q"), counts(later, b"old")), (Some(0), Some(1)));
+    work(&broker);
+    add(later, b"old", b"second", None);
+    work(&broker);
+    drop(broker);
+    disk.restart();
+    let broker = open(later);
+    while broker.turn(later).advance() {}
+    let mut turn = broker.turn(later);
+    let reader = turn.open_reader_session(0);
+    for expected in [&b"first"[..], b"second"] {
+        let read = turn.caller(reader).read(b"old", ReadMode::Finish, Patience::None).value;
+        let Ok(Take::Finished { body, .. }) = read else { panic!("{read:?}") };
+        assert_eq!(body.resident().expect("it is in memory").to_vec(), expected);
+    }
 }
 
 fn submit(unique: &[u8], body_bytes: usize, foreground: bool) -> Submit<'_> {

@@ -21,7 +21,7 @@ pub enum Record {
     /// A holder lost a job, and the job moved behind all other jobs of its priority, is delayed, or
     /// is buried. Or a put found this job in its place, and made it more urgent or due earlier. No
     /// client requested this for this job, so the server cannot refuse it. If the log has no room
-    /// for all facts of the job, the log can store only the counters of the job.
+    /// for all facts of the job, the log can store only the counters of the job now, and the facts later.
     Moved(JobSlot, JobId),
     /// A client takes the job, and the policy of its queue makes leases durable. If the log has no room
     /// for all facts of the job, it stores the counters, also in a cluster: they are all that changed.
@@ -41,8 +41,9 @@ pub enum Record {
         /// The `sync` setting of this queue.
         sync: Option<QueueSync>,
         /// True if a client requested the move, also to a queue of dead letters. If not, the job
-        /// expired, made room or has failed too often, and the policy of its queue names another queue for it. Then, if
-        /// the log has no room for all facts of the job, the log can store only the counters of the job.
+        /// expired, made room or has failed too often, and the policy of its queue names another queue
+        /// for it. Then, if the log has no room for all facts of the job, the log can store only the
+        /// counters of the job now, and the facts later.
         is_requested: bool,
     },
     /// Only a job's counters changed, because the job was taken or timed out. No client waits until

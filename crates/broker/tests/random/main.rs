@@ -182,6 +182,18 @@ impl Play {
         while self.broker.turn(self.now).advance() {}
     }
 
+    /// Makes room, so that the log gets what it had no room for, and commits.
+    fn write_what_waits(&self) {
+        self.broker.commit_step(self.now).expect("the disk works");
+        self.broker.prepare_step().expect("the disk works");
+        let mut turn = self.broker.turn(self.now);
+        let session = turn.open_session(0);
+        let _ = turn.caller(session).create_queue(b"any request");
+        turn.close_session(session);
+        drop(turn);
+        self.broker.commit_step(self.now).expect("the disk works");
+    }
+
     /// Ends all sessions, so that none holds a job.
     fn leave(&mut self) {
         let mut turn = self.broker.turn(self.now);
@@ -232,7 +244,7 @@ proptest! {
             }
             play.leave();
             now = play.now;
-            play.broker.commit_step(now).expect("the disk works");
+            play.write_what_waits();
             // Do not record this read, because the crash undoes it.
             let before = contents(&play.broker, now);
             drop(play);
