@@ -165,6 +165,8 @@ pub(crate) struct Shared {
     pub(crate) disk: DiskGuard,
     /// The id that the engine assigns next, as of the end of the last turn.
     next_number: AtomicU64,
+    /// The number of records that the log had no room for, as of the end of the last turn.
+    owed: AtomicUsize,
     /// The value of [`Broker::clock_step_ms`]. The broker's threads share it.
     clock_step_ms: Arc<AtomicI64>,
     /// How long the server was stopped before the start, by the wall clock.
@@ -322,6 +324,7 @@ impl Broker {
                 queue_limit: QueueLimit::default(),
                 disk: DiskGuard::default(),
                 next_number: AtomicU64::new(0),
+                owed: AtomicUsize::new(0),
                 clock_step_ms: Arc::default(),
                 stopped_ms,
                 has_committer: AtomicBool::new(false),
@@ -658,6 +661,7 @@ impl Broker {
         if threads.closed {
             return Ok(());
         }
+        while self.shared.write_owed(now) {}
         if let Some(log) = &self.shared.log {
             log.stop_indexing();
         }
@@ -698,8 +702,20 @@ impl Shared {
         }
         let records_before = core.engine.record_bytes();
         let mut turn = Turn { shared: self, core, records_before };
+        turn.core.write_owed();
         turn.catch_up();
         turn
+    }
+
+    /// Writes some of the records that the log had no room for, if it has room now. Returns whether more
+    /// of them can follow.
+    pub(crate) fn write_owed(&self, now: Millis) -> bool {
+        let before = self.owed.load(Ordering::Relaxed);
+        if before == 0 {
+            return false;
+        }
+        drop(self.turn(now));
+        self.owed.load(Ordering::Relaxed) < before
     }
 
     /// Whether the committer is behind. Returns false if there is none: then only the owner writes to
@@ -732,6 +748,7 @@ impl Shared {
         core.memory_left.set(0);
         self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
         core.ledger.end_turn(&core.engine);
+        self.owed.store(core.ledger.owed(), Ordering::Relaxed);
         let leads = !core.ledger.follows();
         let next = core.engine.next_deadline().filter(|_| leads);
         let earlier = next.filter(|next| core.alarm.is_none_or(|alarm| *next < alarm));

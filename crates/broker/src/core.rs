@@ -206,8 +206,18 @@ impl Core {
         self.ledger.last
     }
 
+    /// Writes some of the records that the log had no room for before. Each turn begins with this.
+    pub(crate) fn write_owed(&mut self) {
+        if self.ledger.owed() == 0 || self.ledger.follows() {
+            return;
+        }
+        self.ledger.begin();
+        let written = self.ledger.write_owed(&self.engine);
+        self.ledger.end();
+        self.engine.count_work(written);
+    }
+
     fn write_records(&mut self) {
-        self.ledger.write_owed(&self.engine);
         let mut records = std::mem::take(&mut self.effects.records);
         for record in records.drain(..) {
             self.note_fresh(&record);

@@ -29,8 +29,8 @@ const PUT_MANY_MAX: usize = 4096;
 /// How many moves of jobs the ledger remembers for later. After a restart, further jobs move again, and
 /// may then have another place in their queue. 16 thousand are about 500 KiB.
 const UNWRITTEN_MOVES_MAX: usize = 16 << 10;
-/// How many moves and claims one request writes of those that waited for room: far less than 1 ms.
-const OWED_AT_ONCE: usize = 256;
+/// How many of the records that waited for room one turn writes. Each takes up to 3 µs.
+const OWED_PER_TURN: usize = 128;
 
 /// Writes the engine's records to the log, and computes the position that each reply waits for.
 #[derive(Debug, Default)]
@@ -87,6 +87,36 @@ struct UnwrittenFacts {
     cron_states: BTreeSet<Box<[u8]>>,
     /// The notes with these names.
     notes: BTreeSet<Box<[u8]>>,
+}
+
+impl UnwrittenFacts {
+    fn len(&self) -> usize {
+        let single = [self.policies, self.status, self.crons];
+        single.into_iter().filter(|is_owed| *is_owed).count()
+            + self.moves.len()
+            + self.claims.len()
+            + self.queues.len()
+            + self.cron_states.len()
+            + self.notes.len()
+    }
+
+    /// Removes one of them.
+    fn pop(&mut self) -> Option<Record> {
+        if take(&mut self.policies) {
+            return Some(Record::Policies);
+        }
+        if take(&mut self.status) {
+            return Some(Record::Status);
+        }
+        if take(&mut self.crons) {
+            return Some(Record::Crons);
+        }
+        let job = self.moves.pop_first().map(|(id, slot)| Record::Update(slot, id));
+        job.or_else(|| self.claims.pop_first().map(Record::Claim))
+            .or_else(|| self.queues.pop_first().map(Record::QueueFacts))
+            .or_else(|| self.cron_states.pop_first().map(Record::CronState))
+            .or_else(|| self.notes.pop_first().map(Record::Note))
+    }
 }
 
 impl Ledger {
@@ -230,73 +260,38 @@ impl Ledger {
         }
     }
 
-    /// Writes the facts for which the log had no room before. Does nothing if the log still has no
-    /// room.
-    pub(crate) fn write_owed(&mut self, engine: &Engine) {
-        let UnwrittenFacts { queues, claims, moves, policies, status, crons, cron_states, notes } =
-            &self.unwritten_facts;
-        let owes = *policies
-            || *status
-            || *crons
-            || !queues.is_empty()
-            || !claims.is_empty()
-            || !moves.is_empty()
-            || !cron_states.is_empty()
-            || !notes.is_empty();
-        if !owes || !self.admits_update() {
-            return;
+    /// The number of records that the log had no room for.
+    pub(crate) fn owed(&self) -> usize {
+        self.unwritten_facts.len()
+    }
+
+    /// Writes some of the records that the log had no room for, if it has room now. Returns their
+    /// number.
+    pub(crate) fn write_owed(&mut self, engine: &Engine) -> usize {
+        let mut written = 0;
+        while written < OWED_PER_TURN
+            && self.admits_update()
+            && let Some(record) = self.unwritten_facts.pop()
+        {
+            written += 1;
+            if self.can_write_owed(&record, engine) {
+                self.write(record, engine);
+            }
         }
-        self.write_owed_moves(engine);
-        self.write_owed_claims(engine);
-        let UnwrittenFacts { queues, claims, moves, policies, status, crons, cron_states, notes } =
-            take(&mut self.unwritten_facts);
-        // The next request goes on with these.
-        (self.unwritten_facts.claims, self.unwritten_facts.moves) = (claims, moves);
-        for queue in queues {
+        written
+    }
+
+    fn can_write_owed(&self, record: &Record, engine: &Engine) -> bool {
+        match record {
+            // The job may be only in memory by now.
+            Record::Update(slot, id) => {
+                is_live(engine, *slot, *id) && self.locations.get(*slot).is_some()
+            }
             // The queue may have been removed, and another queue may have its number now.
-            if engine.has_queue(queue) && engine.queue_facts(queue).kept {
-                self.write(Record::QueueFacts(queue), engine);
+            Record::QueueFacts(queue) => {
+                engine.has_queue(*queue) && engine.queue_facts(*queue).kept
             }
-        }
-        if policies {
-            self.write(Record::Policies, engine);
-        }
-        if status {
-            self.write(Record::Status, engine);
-        }
-        if crons {
-            self.write(Record::Crons, engine);
-        }
-        for name in cron_states {
-            self.write(Record::CronState(name), engine);
-        }
-        for name in notes {
-            self.write(Record::Note(name), engine);
-        }
-    }
-
-    /// Writes the first of the moves that the log had no room for. Each needs room.
-    fn write_owed_moves(&mut self, engine: &Engine) {
-        for _ in 0..OWED_AT_ONCE {
-            if !self.admits_update() {
-                return;
-            }
-            let Some((id, slot)) = self.unwritten_facts.moves.pop_first() else { return };
-            // The job may have ended, or may be only in memory by now.
-            if is_live(engine, slot, id) && self.locations.get(slot).is_some() {
-                self.write(Record::Update(slot, id), engine);
-            }
-        }
-    }
-
-    /// Writes the first of the claims that the log had no room for. Each needs room.
-    fn write_owed_claims(&mut self, engine: &Engine) {
-        for _ in 0..OWED_AT_ONCE {
-            if !self.admits_update() {
-                return;
-            }
-            let Some(key) = self.unwritten_facts.claims.pop_first() else { return };
-            self.write(Record::Claim(key), engine);
+            _ => true,
         }
     }
 
@@ -482,6 +477,7 @@ impl Ledger {
         engine: &Engine,
     ) {
         let Some(journal) = &mut self.journal else { return };
+        self.unwritten_facts.moves.remove(&id);
         let Some(location) = self.locations.remove(slot) else {
             assert!(self.unwritten > 0, "a logged job has its location");
             self.unwritten -= 1;

@@ -25,6 +25,8 @@ impl Shared {
     /// One step of the reclaim thread.
     pub(crate) fn reclaim_if_wanted(&self, now: Millis) -> Step {
         self.look_at_disk(now);
+        // Turns do this, too. But perhaps no client comes.
+        self.write_owed(now);
         match self.reclaim_step(now) {
             Ok(true) if self.reclaim_hurries() => Step::WorkedInHaste,
             Ok(true) => Step::Worked,

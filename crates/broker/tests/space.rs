@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lineshaft_broker::policy::{OnDuplicate, QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
     Broker, Counters, DiskLimit, DiskLimits, JobId, Kick, Millis, NewJob, News, Options, Patience,
-    PutRefusal, ReadMode, Refusal, SessionId, State, Status, Submit, Take, When,
+    PutRefusal, ReadMode, Refusal, SessionId, State, Status, Submit, Take, Turn, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -222,8 +222,9 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
     assert_eq!(moved(&broker), Some(adds));
 }
 
-#[test]
-fn a_move_for_which_there_was_no_room_is_written_later() {
+/// Lets items move while the log has no room, then calls `end`, and restarts. Afterwards, the items
+/// must come in the order in which they moved, before an item that was added later.
+fn check_moves_without_room(items: u32, end: impl FnOnce(&Broker)) {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let open = |now| {
         let disk = Arc::new(disk.clone());
@@ -234,13 +235,14 @@ fn a_move_for_which_there_was_no_room_is_written_later() {
     let old = Setting::ExpireTo(Some(b"old"[..].into()));
     let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
     let session = broker.turn(NOW).open_session(0);
-    let add = |now, queue: &[u8], body: &[u8], expires| {
-        let mut turn = broker.turn(now);
-        let added = turn.caller(session).add(queue, body.into(), expires).value;
-        added.expect("there is room");
+    let add = |turn: &mut Turn<'_>, queue: &[u8], number: u32, expires| {
+        let body = number.to_string().into_bytes().into();
+        turn.caller(session).add(queue, body, expires).value.expect("there is room");
     };
-    add(NOW, b"q", b"first", Some(When::At(Millis(NOW.0 + 1))));
     let mut turn = broker.turn(NOW);
+    for number in 0..items {
+        add(&mut turn, b"q", number, Some(When::At(Millis(NOW.0 + 1))));
+    }
     // This test prepares no segments while the turn lasts, so the log stays full.
     while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
     let mut limit = 0;
@@ -249,23 +251,47 @@ fn a_move_for_which_there_was_no_room_is_written_later() {
     }
     drop(turn);
     let later = Millis(NOW.0 + 2);
-    let counts = |now, queue: &[u8]| broker.turn(now).item_stats(queue).map(|stats| stats.items);
     while broker.turn(later).advance() {}
-    assert_eq!((counts(later, b"q"), counts(later, b"old")), (Some(0), Some(1)));
+    let count = broker.turn(later).item_stats(b"old").map(|stats| stats.items);
+    assert_eq!(count, Some(u64::from(items)));
     work(&broker);
-    add(later, b"old", b"second", None);
-    work(&broker);
+    add(&mut broker.turn(later), b"old", items, None);
+    end(&broker);
     drop(broker);
     disk.restart();
     let broker = open(later);
     while broker.turn(later).advance() {}
     let mut turn = broker.turn(later);
     let reader = turn.open_reader_session(0);
-    for expected in [&b"first"[..], b"second"] {
+    for number in 0..=items {
         let read = turn.caller(reader).read(b"old", ReadMode::Finish, Patience::None).value;
         let Ok(Take::Finished { body, .. }) = read else { panic!("{read:?}") };
-        assert_eq!(body.resident().expect("it is in memory").to_vec(), expected);
+        let body = body.resident().expect("it is in memory").to_vec();
+        assert_eq!(String::from_utf8(body), Ok(number.to_string()));
     }
+}
+
+#[test]
+fn a_move_for_which_there_was_no_room_is_written_later() {
+    check_moves_without_room(1, work);
+}
+
+#[test]
+fn a_clean_stop_writes_all_moves_for_which_there_was_no_room() {
+    // Many turns are needed to write so many.
+    check_moves_without_room(1000, |broker| {
+        broker.close(Millis(NOW.0 + 2)).expect("the disk works");
+    });
+}
+
+#[test]
+fn moves_for_which_there_was_no_room_are_written_also_if_no_client_comes() {
+    check_moves_without_room(300, |broker| {
+        for _ in 0..4 {
+            drop(broker.turn(Millis(NOW.0 + 2)));
+        }
+        work(broker);
+    });
 }
 
 fn submit(unique: &[u8], body_bytes: usize, foreground: bool) -> Submit<'_> {
