@@ -97,9 +97,9 @@ struct Window {
 }
 
 impl Bodies {
-    /// Sets the limit of memory in bytes.
-    pub(crate) fn set_limit(&mut self, bytes_max: Option<u64>) {
-        self.bytes_max = bytes_max;
+    /// Sets the limit of memory in bytes. Returns whether it is another one than before.
+    pub(crate) fn set_limit(&mut self, bytes_max: Option<u64>) -> bool {
+        std::mem::replace(&mut self.bytes_max, bytes_max) != bytes_max
     }
 
     /// Sets the policies for the start. `None`: the start has ended.

@@ -575,8 +575,10 @@ impl Broker {
         // Without a log, all bodies must stay in memory.
         let bytes_max = bytes_max.filter(|_| self.shared.log.is_some());
         let mut core = self.shared.lock_core();
-        core.bodies.set_limit(bytes_max);
-        core.trim_bodies();
+        // To trim looks at all jobs. Each reload sets the limit, and clients can ask for reloads.
+        if core.bodies.set_limit(bytes_max) {
+            core.trim_bodies();
+        }
     }
 
     /// Sets the limit of memory for the records of jobs: everything about a job except its body.

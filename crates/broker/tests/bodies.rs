@@ -209,6 +209,19 @@ fn an_item_that_is_taken_for_good_is_read_after_its_end() {
 }
 
 #[test]
+fn a_limit_that_stays_the_same_costs_no_search_for_bodies() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..1000);
+    broker.set_bodies_limit(Some(LIMIT / 2));
+    while broker.load_step(NOW) {}
+    broker.set_bodies_limit(Some(LIMIT / 2));
+    assert!(!broker.load_step(NOW), "each reload sets the limit");
+    broker.set_bodies_limit(Some(LIMIT));
+    assert!(broker.load_step(NOW));
+}
+
+#[test]
 fn a_loaded_body_stays_in_memory_if_its_job_stays() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);

@@ -6,6 +6,7 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use broker::{Answer, Broker, SessionId};
 use tokio::sync::{Notify, oneshot};
@@ -55,6 +56,8 @@ pub(crate) type ReloadReport = Result<Vec<String>, String>;
 /// What policies and entries with schedules are called in a report.
 const POLICIES: &str = "policy";
 const CRONS: &str = "cron";
+/// Time between the end of a reload and the next one. Requests that come meanwhile share that one.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl ReloadRequester {
     /// Whether the server has noticed that the client has disconnected, so that nobody waits for
@@ -127,6 +130,8 @@ impl Reloader {
             let report = self.clone().take_over_aside().await;
             shared.limits.apply_to(&shared.broker);
             self.finish(requesters, &report, &shared);
+            // Any client of Kestrel's protocol can ask for reloads, as often as it likes.
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
