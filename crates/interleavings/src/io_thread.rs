@@ -1,14 +1,12 @@
 //! Models of an I/O thread. The thread sleeps until other threads send it messages, or until the
 //! log releases the position that the thread waits for.
 
-use std::future::poll_fn;
-
 use loom::model;
 use loom::thread::spawn;
 
 use crate::positions::Positions;
 use crate::primitives::{
-    AtomicBool, AtomicU64, Ordering, block_on, leave_out_fences, model_of_three,
+    AtomicBool, AtomicU64, Ordering, leave_out_fences, model_of_three, park, waker,
 };
 use crate::wakeup::{ReleaseWatch, Wakeup};
 
@@ -45,14 +43,19 @@ impl Port {
         self.events.swap(0, Ordering::Relaxed)
     }
 
-    /// Sleeps like the server's `Inbox::sleep`. A thread always sleeps in the same task.
-    async fn sleep(&self) {
+    /// Must be called by the thread before it first sleeps.
+    fn set_waker(&self) {
+        self.wakeup.set_waker(waker());
+    }
+
+    /// Sleeps like the server's `Inbox::sleep`.
+    fn sleep(&self) {
         let has_messages = || {
             self.release.is_noted()
                 || self.stop.load(Ordering::SeqCst)
                 || self.events.load(Ordering::Relaxed) > 0
         };
-        poll_fn(|context| self.wakeup.poll(context, |_| has_messages())).await;
+        self.wakeup.sleep(has_messages, park);
     }
 
     fn notify_release(&self) {
@@ -67,13 +70,12 @@ fn no_event_is_slept_through() {
     model_of_three(|| {
         let port = Port::new();
         let thread = spawn(move || {
-            block_on(async {
-                let mut taken = 0;
-                while taken < 2 {
-                    port.sleep().await;
-                    taken += port.take_events();
-                }
-            });
+            port.set_waker();
+            let mut taken = 0;
+            while taken < 2 {
+                port.sleep();
+                taken += port.take_events();
+            }
         });
         let other = spawn(move || port.deliver());
         port.deliver();
@@ -87,12 +89,11 @@ fn a_stop_is_not_slept_through() {
     model(|| {
         let port = Port::new();
         let thread = spawn(move || {
-            block_on(async {
-                while !port.stop.load(Ordering::SeqCst) {
-                    port.sleep().await;
-                    port.take_events();
-                }
-            });
+            port.set_waker();
+            while !port.stop.load(Ordering::SeqCst) {
+                port.sleep();
+                port.take_events();
+            }
         });
         port.deliver();
         port.stop.store(true, Ordering::SeqCst);
@@ -107,11 +108,10 @@ fn a_wake_up_before_its_message_can_be_missed() {
     model(|| {
         let port = Port::new();
         let thread = spawn(move || {
-            block_on(async {
-                while !port.stop.load(Ordering::SeqCst) {
-                    port.sleep().await;
-                }
-            });
+            port.set_waker();
+            while !port.stop.load(Ordering::SeqCst) {
+                port.sleep();
+            }
         });
         port.wakeup.wake();
         port.stop.store(true, Ordering::SeqCst);
@@ -125,16 +125,15 @@ fn walk_a_release(wish: fn(&Positions), reached: fn(&Positions) -> bool, commit:
     model(move || {
         let port = Port::new();
         let thread = spawn(move || {
-            block_on(async {
-                // The end of a turn.
-                wish(&port.positions);
-                port.release.await_release(true);
-                while !reached(&port.positions) {
-                    port.sleep().await;
-                    assert!(port.release.take(), "nothing else wakes it");
-                }
-                port.release.await_release(false);
-            });
+            port.set_waker();
+            // The end of a turn.
+            wish(&port.positions);
+            port.release.await_release(true);
+            while !reached(&port.positions) {
+                port.sleep();
+                assert!(port.release.take(), "nothing else wakes it");
+            }
+            port.release.await_release(false);
         });
         commit(port);
         thread.join().expect("it does not panic");

@@ -1,8 +1,7 @@
 //! Loom's primitives. They replace the primitives of the standard library.
 
 use std::cell::Cell;
-use std::pin::pin;
-use std::task::{Context, Wake, Waker};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 pub(crate) use std::sync::OnceLock;
@@ -35,21 +34,15 @@ pub(crate) fn park_timeout(_: Duration) {
     panic!("the models sleep without a limit");
 }
 
-/// Runs a future on this thread. loom's own function cannot be used, because it reports a waker
-/// that outlives its task as a leak.
-pub(crate) fn block_on(future: impl Future<Output = ()>) {
+/// Ends the next `park` of this thread, or the current one.
+pub(crate) fn waker() -> Waker {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: std::sync::Arc<Self>) {
             self.0.unpark();
         }
     }
-    let mut future = pin!(future);
-    let waker = Waker::from(std::sync::Arc::new(Unpark(current())));
-    let mut context = Context::from_waker(&waker);
-    while future.as_mut().poll(&mut context).is_pending() {
-        park();
-    }
+    std::sync::Arc::new(Unpark(current())).into()
 }
 
 /// Explores a model of three threads. Exploring all interleavings would take minutes. So this

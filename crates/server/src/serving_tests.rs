@@ -15,7 +15,7 @@ use log::{Disk, FaultDisk, PosixDisk, Settings};
 use testkit::wait;
 pub(crate) use testkit::wait::until as eventually;
 use tokio::runtime::Builder;
-use tokio::task::coop::unconstrained;
+use tokio::sync::oneshot;
 
 use crate::config::protocol::Protocol;
 use crate::config::{Config, Limits, Tls};
@@ -28,7 +28,7 @@ use crate::process::clock::{Clock, ClockWatch};
 use crate::process::controls::Controls;
 use crate::process::reload::Reloader;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
-use crate::threads::mailbox::Inbox;
+use crate::threads::mailbox::{Inbox, OpenSession};
 use notation::address::{Address, ListenAddress};
 
 /// The time limit of every wait in these tests.
@@ -44,7 +44,43 @@ pub(crate) struct Serving {
     limits: Arc<LiveLimits>,
     inboxes: Vec<Arc<Inbox>>,
     threads: Vec<JoinHandle<Ended>>,
+    acceptor: Option<Accepting>,
     _folder: tempfile::TempDir,
+}
+
+/// A thread that accepts connections until this value is dropped.
+struct Accepting {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Accepting {
+    fn begin(
+        endpoint: Endpoint,
+        open: Arc<OpenSession>,
+        limits: Arc<LiveLimits>,
+        inboxes: Vec<Arc<Inbox>>,
+    ) -> Accepting {
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let acceptor = Acceptor::new(endpoint, open, limits, inboxes).unwrap();
+                tokio::select! {
+                    () = acceptor.run() => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Accepting { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().map(JoinHandle::join);
+    }
 }
 
 pub(crate) struct Plan {
@@ -115,24 +151,23 @@ impl Plan {
         let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));
         let bound = if certificates.is_some() { bound.with_tls() } else { bound };
         let endpoint = Endpoint::new(bound, &config, certificates.as_ref());
-        let mut listening = Some((endpoint, open));
         let threads = inboxes.iter().map(|inbox| {
-            let (shared, inbox) = (shared.clone(), inbox.clone());
-            let listening = listening.take();
-            let (limits, inboxes) = (limits.clone(), inboxes.clone());
-            std::thread::spawn(move || {
-                let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-                let _inside = runtime.enter();
-                let thread = IoThread::new(shared, inbox).unwrap();
-                if let Some((endpoint, open)) = listening {
-                    let acceptor = Acceptor::new(endpoint, open, limits, inboxes).unwrap();
-                    runtime.spawn(acceptor.run());
-                }
-                runtime.block_on(unconstrained(thread.run()))
-            })
+            let thread = IoThread::new(shared.clone(), inbox.clone()).unwrap();
+            std::thread::spawn(move || thread.run())
         });
         let threads = threads.collect();
-        Serving { address, broker, clock, certificates, limits, inboxes, threads, _folder: folder }
+        let acceptor = Accepting::begin(endpoint, open, limits.clone(), inboxes.clone());
+        Serving {
+            address,
+            broker,
+            clock,
+            certificates,
+            limits,
+            inboxes,
+            threads,
+            acceptor: Some(acceptor),
+            _folder: folder,
+        }
     }
 }
 
@@ -159,6 +194,7 @@ impl Serving {
 
     /// Stops the threads. Returns why each of them ended.
     pub(crate) fn stop(&mut self) -> Vec<Ended> {
+        drop(self.acceptor.take());
         for inbox in &self.inboxes {
             inbox.stop();
         }

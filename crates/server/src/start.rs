@@ -15,7 +15,7 @@ use replica::Lineage;
 use rustix::thread::sched_getaffinity;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
-use tokio::task::coop::unconstrained;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::cluster::ClusterFailure;
 use crate::cluster::copy::send::Sending;
@@ -252,11 +252,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     };
 
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
-    // The first mailbox also gets the broker's alarms. It belongs to the I/O thread that runs on
-    // the current thread.
-    let first =
-        IoThread::new(shared.clone(), inboxes[0].clone()).map_err(failed("watch sockets"))?;
-    let others = spawn_others(&shared, &inboxes[1..])?;
+    // The first mailbox, that of the first thread, also gets the broker's alarms.
+    let own = |inbox: &Arc<Inbox>| IoThread::new(shared.clone(), inbox.clone());
+    let threads: io::Result<Vec<IoThread>> = inboxes.iter().map(own).collect();
+    let threads = threads.map_err(failed("watch sockets"))?;
 
     let traces = Exporter::spawn(&config.traces, &broker, clock, host_name())
         .map_err(failed("export traces"))?;
@@ -297,6 +296,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let signals = signals.or_else(EarlySignals::complete).map_err(failed("watch for signals"))?;
     let _files = files.unwrap_or_else(|| serve_files(&config.data, &listeners, &broker, &runtime));
     let _operator_socket = serve_operator_socket(&config.data, web[0].as_ref());
+    let (threads, mut ends) = spawn_io_threads(threads)?;
     let memory_bytes = limits.memory_bytes();
     let recovery = recovery.as_ref();
     announce(&Started { config: &config, listeners: &listeners, recovery, memory_bytes });
@@ -314,16 +314,15 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         has_log: config.data.sync != Durability::Memory,
     };
     runtime.spawn(control.run(signals));
-    // `unconstrained` switches off the runtime's limit of work per poll. The I/O thread does not
-    // need this limit, because each pass of its loop is bounded and checks all sockets.
-    let ended = runtime.block_on(unconstrained(first.run()));
+    // If a thread panicked, `join_threads` passes the panic on.
+    let ended = runtime.block_on(ends.recv()).unwrap_or(Ended::Stopped);
     let leaving = node.as_ref().and_then(|(node, _)| node.status.leaving());
     // The sites must not use the broker after its end. Their ticks also write the histories, and must
     // not do so at the same time as this function.
     api.stop();
     drop(web);
     // The other threads still answer what they have read, so jobs can end until they have ended.
-    join_threads(others, &inboxes);
+    join_threads(threads, &inboxes);
     // After a failure of the log, the disk may hang.
     let hangs = leaving == Some(Leaving::FolderHangs);
     if ended == Ended::Stopped && has_health && !hangs {
@@ -377,12 +376,12 @@ fn spawn_web(
     web.map(Some).map_err(failed("serve HTTP"))
 }
 
-/// Stops all I/O threads, and waits for the end of the others.
-fn join_threads(others: Vec<JoinHandle<Ended>>, inboxes: &[Arc<Inbox>]) {
+/// Stops all I/O threads, and waits for their end.
+fn join_threads(threads: Vec<JoinHandle<()>>, inboxes: &[Arc<Inbox>]) {
     for inbox in inboxes {
         inbox.stop();
     }
-    for thread in others {
+    for thread in threads {
         if let Err(panic) = thread.join() {
             std::panic::resume_unwind(panic);
         }
@@ -483,22 +482,22 @@ fn web_runtime() -> Result<Runtime, ServeError> {
     builder.build().map_err(failed("start a runtime"))
 }
 
-fn spawn_others(
-    shared: &Shared,
-    inboxes: &[Arc<Inbox>],
-) -> Result<Vec<JoinHandle<Ended>>, ServeError> {
-    let mut threads = Vec::new();
-    for (index, inbox) in inboxes.iter().enumerate() {
-        let runtime = runtime()?;
-        let thread = {
-            let _inside = runtime.enter();
-            IoThread::new(shared.clone(), inbox.clone()).map_err(failed("watch sockets"))?
-        };
-        let named = std::thread::Builder::new().name(format!("io-{}", index + 1));
-        let spawned = named.spawn(move || runtime.block_on(unconstrained(thread.run())));
-        threads.push(spawned.map_err(failed("start a thread"))?);
+/// Starts the I/O threads. The receiver gets why each of them ended.
+fn spawn_io_threads(
+    threads: Vec<IoThread>,
+) -> Result<(Vec<JoinHandle<()>>, UnboundedReceiver<Ended>), ServeError> {
+    let (sender, ends) = unbounded_channel();
+    let mut handles = Vec::new();
+    for (index, thread) in threads.into_iter().enumerate() {
+        let named = std::thread::Builder::new().name(format!("io-{index}"));
+        let sender = sender.clone();
+        let spawned = named.spawn(move || {
+            // The server waits for the first end only.
+            let _ = sender.send(thread.run());
+        });
+        handles.push(spawned.map_err(failed("start a thread"))?);
     }
-    Ok(threads)
+    Ok((handles, ends))
 }
 
 /// Waits until the node knows the stream of its cluster. `None`: the server is alone.

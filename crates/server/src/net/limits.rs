@@ -32,10 +32,10 @@ const WEB_CONNECTIONS: RangeInclusive<usize> = 64..=256;
 /// Number of file descriptors that connections cannot use. They are reserved, because the server
 /// must end if the log cannot open its next file.
 pub(crate) fn own_descriptors(io_threads: usize, listeners: usize, has_traces: bool) -> usize {
-    // The two HTTP sites and the export of traces have a runtime each.
-    let runtimes = io_threads + 2 + usize::from(has_traces);
-    // Each I/O thread has an event queue of the kernel for its sockets.
-    let queues = io_threads;
+    // The main thread, the two HTTP sites and the export of traces have a runtime each.
+    let runtimes = 3 + usize::from(has_traces);
+    // Each I/O thread has an event queue of the kernel for its sockets, and a descriptor that wakes it.
+    let queues = 2 * io_threads;
     FILES_MAX + OPERATOR_CONNECTIONS_MAX + RUNTIME_DESCRIPTORS * runtimes + queues + listeners
 }
 
@@ -378,10 +378,10 @@ mod tests {
             let own = own_descriptors(io_threads, 8, false);
             LiveLimits::new(&Config::default().limits, descriptors, own).connections()
         };
-        assert_eq!(connections(1024, 1), 1024 - 69 - 64);
-        assert_eq!(connections(1024, 64), 1024 - 384 - 64);
-        assert!(connections(404, 64) <= 20);
-        assert_eq!(connections(100, 1), 16);
+        assert_eq!(connections(1024, 1), 1024 - 70 - 64);
+        assert_eq!(connections(1024, 64), 1024 - 196 - 64);
+        assert!(connections(216, 64) <= 20);
+        assert_eq!(connections(100, 1), 15);
         assert_eq!(connections(20, 1), 1);
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         limits.connections = Some(1);

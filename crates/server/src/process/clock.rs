@@ -23,8 +23,8 @@ pub(crate) struct Clock {
     start_ms: i64,
     /// The start of this clock, as a time of the system clock that runs while the machine sleeps.
     started: Duration,
-    /// The start of this clock, as a time of the system clock of tokio's timers. That system clock
-    /// stops while the machine sleeps.
+    /// The start of this clock, as a time of the system clock that ends the sleep of a thread. That
+    /// system clock stops while the machine sleeps.
     timers_started: Instant,
     /// In tests: how long the machine has slept, in milliseconds.
     #[cfg(test)]
@@ -61,12 +61,11 @@ impl Clock {
         passed
     }
 
-    /// The instant at which the clock reaches `at`, if the machine does not sleep until then.
-    /// `None` if that instant is too far away to matter.
-    pub(crate) fn instant(&self, at: Millis) -> Option<Instant> {
+    /// The time until the clock reaches `at`, if the machine does not sleep until then.
+    pub(crate) fn time_until(&self, at: Millis) -> Duration {
         let passes_ms = signed(at.0).saturating_sub(self.start_ms);
         let passes = Duration::from_millis(u64::try_from(passes_ms).unwrap_or(0));
-        Instant::now().checked_add(passes.saturating_sub(self.passed()))
+        passes.saturating_sub(self.passed())
     }
 
     /// How long the machine has slept since the start.
@@ -136,7 +135,7 @@ impl ClockWatch {
         tracing::info!(seconds = newly_slept_ms / 1000, "the machine has slept");
         self.slept_ms = slept_ms;
         for inbox in inboxes {
-            inbox.renew_timer();
+            inbox.renew_sleep();
         }
     }
 
@@ -211,23 +210,23 @@ mod tests {
         let later = Millis(clock.now().0 + 1_000_000);
         let clock = clock.moved(1_000_000);
         assert!(clock.now() >= later);
-        assert!(clock.instant(later).unwrap() <= Instant::now());
-        assert!(clock.instant(Millis(later.0 + 60_000)).unwrap() > Instant::now());
+        assert!(clock.time_until(later).is_zero());
+        assert!(!clock.time_until(Millis(later.0 + 60_000)).is_zero());
         assert!(clock.moved(-2_000_000).now() < later);
     }
 
     #[test]
-    fn it_goes_on_while_the_machine_sleeps_and_timers_are_set_by_what_is_left() {
+    fn it_goes_on_while_the_machine_sleeps_and_threads_sleep_for_what_is_left() {
         let clock = Clock::start();
         let hour = Duration::from_hours(1);
         let before = clock.now();
         let at = Millis(before.0 + 2 * 3_600_000);
         clock.sleep_for(hour);
         assert!(clock.now().since(before) >= 3_600_000);
-        let (instant, now) = (clock.instant(at).unwrap(), Instant::now());
-        assert!(instant <= now + hour && instant + Duration::from_mins(1) > now + hour);
+        let left = clock.time_until(at);
+        assert!(left <= hour && left + Duration::from_mins(1) > hour);
         clock.sleep_for(hour);
-        assert!(clock.instant(at).unwrap() <= Instant::now(), "it is overdue");
+        assert!(clock.time_until(at).is_zero(), "it is overdue");
     }
 
     #[test]

@@ -13,20 +13,16 @@ mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::ops::Range;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use broker::{Answer, Broker, Event, Millis, Missing, SessionId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use tokio::time::Sleep;
 
 use self::account::Account;
 use self::turns::{BUSY_MS, Feed, is_short};
@@ -52,7 +48,7 @@ const ROUND_BYTES: usize = 64 * 1024;
 const BUSY_BYTES_BESIDE_QUIET: usize = 16 * 1024;
 /// Minimum room for a read. With less room, a large body would arrive in tiny pieces.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// If the thread has no alarm and no housekeeping, its timer fires after this time. The time is
+/// If the thread has no alarm and no housekeeping, it sleeps at most for this time. The time is
 /// shorter in tests.
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
@@ -161,8 +157,10 @@ pub(crate) struct IoThread {
 }
 
 impl IoThread {
-    /// A thread without connections. The caller must be inside the runtime that will run it.
+    /// A thread without connections.
     pub(crate) fn new(shared: Shared, inbox: Arc<Inbox>) -> io::Result<IoThread> {
+        let sockets = Sockets::new()?;
+        inbox.set_waker(sockets.waker()?);
         let mailbox = shared.broker.add_mailbox(inbox.clone());
         shared.limits.held.enter(&inbox);
         let request_times = shared.limits.request_times.enter();
@@ -171,7 +169,7 @@ impl IoThread {
             inbox,
             mailbox,
             connections: Table::default(),
-            sockets: Sockets::new()?,
+            sockets,
             account: Account::default(),
             places: HashMap::with_hasher(FixedState::default()),
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
@@ -207,27 +205,15 @@ impl IoThread {
         })
     }
 
-    /// Serves until the server stops the thread or the log fails. Runs in a tokio runtime that
-    /// belongs to this thread.
-    pub(crate) async fn run(mut self) -> Ended {
-        let mut timer = pin!(tokio::time::sleep(LONG));
-        let mut timer_for = None;
+    /// Serves until the server stops the thread or the log fails.
+    pub(crate) fn run(mut self) -> Ended {
         self.shared.broker.begin_work();
         loop {
-            let alarm = self.inbox.alarm();
-            let wanted = [alarm, self.housekeeping_at, self.busy_rest_end()];
-            let wanted = wanted.into_iter().flatten().min();
-            // A timer that has already fired would end the next sleep at once, before the runtime
-            // checks the sockets. So set the timer again.
-            if self.inbox.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
-                timer_for = wanted;
-                self.set_timer(timer.as_mut(), wanted);
-            }
-            // If a socket is ready, the thread does not sleep.
             self.let_committer_work();
-            if !self.has_work_for_group(alarm).await {
+            let alarm = self.inbox.alarm();
+            if !self.has_work_for_group(alarm) {
                 self.shared.broker.end_work();
-                self.inbox.sleep(timer.as_mut(), alarm, &mut self.sockets).await;
+                self.sleep(alarm);
                 self.shared.broker.begin_work();
             }
             loop {
@@ -238,37 +224,35 @@ impl IoThread {
                 }
                 if self.inbox.is_stopping() {
                     self.shared.broker.end_work();
-                    self.stop(timer.as_mut()).await;
+                    self.stop();
                     return Ended::Stopped;
                 }
                 if !self.has_more() {
                     break;
                 }
                 self.let_committer_work();
-                self.check_sockets().await;
+                self.sockets.look();
             }
         }
     }
 
     /// Whether a group of the log fills until the I/O threads have no more work, and this thread has more.
     /// `alarm_seen`: see [`Inbox::sleep`].
-    async fn has_work_for_group(&mut self, alarm_seen: Option<Millis>) -> bool {
+    fn has_work_for_group(&mut self, alarm_seen: Option<Millis>) -> bool {
         if !self.shared.broker.fills_until_idle() {
             return false;
         }
-        self.check_sockets().await;
+        self.sockets.look();
         self.sockets.may_have_events() || self.inbox.has_messages(alarm_seen)
     }
 
-    /// Lets the runtime check the sockets and run its other tasks.
-    async fn check_sockets(&mut self) {
-        tokio::task::yield_now().await;
-        poll_fn(|context| Poll::Ready(self.sockets.poll(context))).await;
-    }
-
-    fn set_timer(&self, timer: Pin<&mut Sleep>, wanted: Option<Millis>) {
-        let instant = wanted.and_then(|at| self.shared.clock.instant(at));
-        timer.reset(instant.unwrap_or_else(|| Instant::now() + LONG).into());
+    /// Sleeps until there is work. `alarm`: the moment of the broker's next alarm.
+    fn sleep(&mut self, alarm: Option<Millis>) {
+        let wanted = [alarm, self.housekeeping_at, self.busy_rest_end()];
+        let wanted = wanted.into_iter().flatten().min();
+        let clock = self.shared.clock;
+        let time = || wanted.map_or(LONG, |at| clock.time_until(at).min(LONG));
+        self.inbox.sleep(time, alarm, &mut self.sockets);
     }
 
     fn has_more(&self) -> bool {
@@ -342,7 +326,7 @@ impl IoThread {
             self.shared.broker.begin_work();
         }
         // Take events that other threads have put into the inbox meanwhile. The next round handles
-        // them. Before that round, the runtime checks the sockets.
+        // them. Before that round, the thread looks at the sockets.
         self.inbox.take_events(&mut self.events);
         self.await_release();
     }

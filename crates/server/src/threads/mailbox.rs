@@ -2,17 +2,16 @@
 //! empty and no socket is ready.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
 
 use broker::{Answer, Dialect, Event, Mailbox, Millis, SessionId, Turn};
 use rustls::ServerConfig;
-use tokio::time::Sleep;
 
 use crate::config::listener::Listener;
 use crate::net::limits::Slot;
@@ -102,8 +101,6 @@ pub(crate) struct Inbox {
     /// All connections of the process together use too much memory. The thread has not checked its
     /// own connections yet.
     excess: AtomicBool,
-    /// The thread's timer will fire too late, because timers stop while the machine sleeps.
-    timer_is_late: AtomicBool,
     /// The thread must send the pending replies, close its connections and end.
     stop: AtomicBool,
 }
@@ -174,15 +171,10 @@ impl Inbox {
         self.excess.swap(false, Ordering::SeqCst)
     }
 
-    /// Asks the thread to set its timer again. Called after the machine slept, because timers stop
-    /// while the machine sleeps.
-    pub(crate) fn renew_timer(&self) {
-        self.timer_is_late.store(true, Ordering::SeqCst);
+    /// Makes the thread wake and sleep anew. Called after the machine slept, because the time of a
+    /// thread's sleep does not pass meanwhile.
+    pub(crate) fn renew_sleep(&self) {
         self.wake();
-    }
-
-    pub(crate) fn take_late_timer(&self) -> bool {
-        self.timer_is_late.swap(false, Ordering::SeqCst)
     }
 
     /// Asks the thread to send the pending replies, close its connections and end.
@@ -234,7 +226,6 @@ impl Inbox {
         self.release.is_noted()
             || self.life_sign_requested.load(Ordering::SeqCst)
             || self.excess.load(Ordering::SeqCst)
-            || self.timer_is_late.load(Ordering::SeqCst)
             || self.is_stopping()
             || self.inspections.has_some()
             || self.alarm() != alarm_seen
@@ -243,25 +234,23 @@ impl Inbox {
             || !lock(&self.arrivals).is_empty()
     }
 
-    /// Sleeps until a message arrives, a socket becomes ready or the timer fires. `alarm_seen` is the
-    /// alarm to which the timer was set.
-    pub(crate) async fn sleep(
+    /// Sets what wakes the thread: see [`Sockets::waker`].
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        self.wakeup.set_waker(waker);
+    }
+
+    /// Sleeps until a message arrives, a socket becomes ready or this time is over. `alarm_seen` is the
+    /// alarm that the time considers.
+    pub(crate) fn sleep(
         &self,
-        mut timer: Pin<&mut Sleep>,
+        time: impl FnOnce() -> Duration,
         alarm_seen: Option<Millis>,
         sockets: &mut Sockets,
     ) {
-        poll_fn(|context| {
-            self.wakeup.poll(context, |context| {
-                // Always look at the sockets, too: if a message wakes the thread, the same round
-                // serves the clients whose requests have come meanwhile.
-                let has_events = sockets.poll(context);
-                has_events
-                    || self.has_messages(alarm_seen)
-                    || timer.as_mut().poll(context).is_ready()
-            })
-        })
-        .await;
+        self.wakeup.sleep(|| self.has_messages(alarm_seen), || sockets.sleep(time()));
+        // If a message woke the thread, the same round serves the clients whose requests have come
+        // meanwhile.
+        sockets.look();
     }
 }
 

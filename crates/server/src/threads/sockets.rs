@@ -1,22 +1,21 @@
-//! The sockets of one I/O thread. The thread has an event queue of the kernel of its own (epoll), and
-//! its runtime watches only this queue. The runtime needs about 400 bytes for each thing that it
-//! watches; an entry in the kernel's queue takes no memory of the process.
+//! The sockets of one I/O thread, in an event queue of the kernel (epoll) of its own. The thread
+//! sleeps in this queue: until a socket is ready, until another thread wakes it, or for a time.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::task::Context;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use tokio::io::unix::AsyncFd;
-
-use crate::net::socket::watch;
 
 /// The kernel passes at most this many events at once. In tests, few descriptors must be enough for
 /// more.
 const EVENTS_MAX: usize = if cfg!(test) { 64 } else { 1024 };
+/// The token of wake-ups. No connection has such a place.
+const WAKE_UP: Token = Token(usize::MAX);
 
 /// What the kernel has reported about a socket.
 #[derive(Copy, Clone, Debug)]
@@ -42,20 +41,39 @@ impl Readiness {
 
 /// The sockets of a thread, each with the place of its connection.
 pub(crate) struct Sockets {
-    /// The runtime's watch of the kernel's queue. It must be dropped before the queue.
-    watch: AsyncFd<RawFd>,
     queue: Poll,
+    /// The events that the kernel has passed, until `take`.
     events: Events,
-    /// The queue may have events.
-    may_have_events: bool,
+    /// `events` has some.
+    has_events: bool,
+    /// The queue had more events than it could pass at once.
+    has_more: bool,
+}
+
+/// Wakes a thread that sleeps in its queue.
+struct QueueWaker(mio::Waker);
+
+impl Wake for QueueWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake().expect("the kernel takes a number that is not full");
+    }
 }
 
 impl Sockets {
-    /// No sockets. The caller must be inside the runtime of the thread.
+    /// No sockets.
     pub(crate) fn new() -> io::Result<Sockets> {
         let (queue, events) = (Poll::new()?, Events::with_capacity(EVENTS_MAX));
-        let watch = watch(queue.as_raw_fd())?;
-        Ok(Sockets { watch, queue, events, may_have_events: false })
+        Ok(Sockets { queue, events, has_events: false, has_more: false })
+    }
+
+    /// Ends a sleep in this queue, or the next one. There may be only one waker.
+    pub(crate) fn waker(&self) -> io::Result<Waker> {
+        let waker = mio::Waker::new(self.queue.registry(), WAKE_UP)?;
+        Ok(Arc::new(QueueWaker(waker)).into())
     }
 
     /// Adds a socket. The kernel reports at once whether it is ready, and later each change. Its
@@ -66,64 +84,62 @@ impl Sockets {
         self.queue.registry().register(&mut SourceFd(&socket), Token(place as usize), interest)
     }
 
-    /// Whether there may be events. If not, the task wakes when there are.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> bool {
-        // An event that comes after `clear_ready` makes the queue ready again. The loop ends when
-        // the runtime has registered the task.
-        while let std::task::Poll::Ready(Ok(mut guard)) = self.watch.poll_read_ready(context) {
-            guard.clear_ready();
-            self.may_have_events = true;
-        }
-        self.may_have_events
+    /// Gets the events that have come. Does not wait for any.
+    pub(crate) fn look(&mut self) {
+        self.sleep(Duration::ZERO);
     }
 
-    /// Whether there may be events, as far as the last `poll` and `take` know.
-    pub(crate) fn may_have_events(&self) -> bool {
-        self.may_have_events
-    }
-
-    /// Passes events to `each`, with the places of their connections: all that have come, or as many
-    /// as one system call returns.
-    pub(crate) fn take(&mut self, mut each: impl FnMut(u32, Readiness)) {
-        if !self.may_have_events {
+    /// Sleeps until there are events, but at most for this time.
+    pub(crate) fn sleep(&mut self, time: Duration) {
+        // The kernel reports each change once, so an event that was not taken must not be lost.
+        if self.has_events {
             return;
         }
-        while let Err(error) = self.queue.poll(&mut self.events, Some(Duration::ZERO)) {
+        match self.queue.poll(&mut self.events, Some(time)) {
+            Ok(()) => {
+                self.has_events = !self.events.is_empty();
+                self.has_more = self.events.iter().count() == EVENTS_MAX;
+            }
             // The other errors mean that the descriptor is no queue, or the memory not our own.
-            assert_eq!(error.kind(), io::ErrorKind::Interrupted, "cannot read events: {error}");
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::Interrupted, "cannot read events: {error}");
+            }
         }
-        let mut count = 0;
+    }
+
+    /// Whether there may be events, as far as the last `look` or `sleep` knows.
+    pub(crate) fn may_have_events(&self) -> bool {
+        self.has_events || self.has_more
+    }
+
+    /// Passes the events of the last `look` or `sleep` to `each`, with the places of their connections.
+    pub(crate) fn take(&mut self, mut each: impl FnMut(u32, Readiness)) {
+        if !std::mem::take(&mut self.has_events) {
+            return;
+        }
         for event in &self.events {
-            count += 1;
-            // The token is the place from `add`.
-            each(event.token().0 as u32, Readiness::of(event));
+            if event.token() != WAKE_UP {
+                // The token is the place from `add`.
+                each(event.token().0 as u32, Readiness::of(event));
+            }
         }
-        // The queue has no more events if there was room for more.
-        self.may_have_events = count == EVENTS_MAX;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::io::Write as _;
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
 
-    use tokio::runtime::{Builder, Runtime};
-
     use super::*;
 
-    fn runtime() -> Runtime {
-        Builder::new_current_thread().enable_all().build().unwrap()
-    }
+    /// Longer than any event takes.
+    const LONG: Duration = Duration::from_secs(10);
 
     /// Waits until there are events, and returns them.
-    fn wait(runtime: &Runtime, sockets: &mut Sockets) -> Vec<(u32, Readiness)> {
-        runtime.block_on(poll_fn(|context| {
-            let may_have_events = sockets.poll(context);
-            if may_have_events { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        }));
+    fn wait(sockets: &mut Sockets) -> Vec<(u32, Readiness)> {
+        sockets.sleep(LONG);
         taken(sockets)
     }
 
@@ -135,8 +151,6 @@ mod tests {
 
     #[test]
     fn each_change_of_a_socket_is_reported_once() {
-        let runtime = runtime();
-        let _inside = runtime.enter();
         let mut sockets = Sockets::new().unwrap();
         let (mut client, server) = UnixStream::pair().unwrap();
         let server = OwnedFd::from(server);
@@ -146,19 +160,42 @@ mod tests {
                 |&(place, is): &(u32, Readiness)| (place, is.readable, is.writable, is.ended);
             events.iter().map(flags).collect()
         };
-        assert_eq!(seen(&wait(&runtime, &mut sockets)), [(7, false, true, false)]);
+        assert_eq!(seen(&wait(&mut sockets)), [(7, false, true, false)]);
         client.write_all(b"x").unwrap();
-        assert_eq!(seen(&wait(&runtime, &mut sockets)), [(7, true, true, false)]);
+        assert_eq!(seen(&wait(&mut sockets)), [(7, true, true, false)]);
         client.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(seen(&wait(&runtime, &mut sockets)), [(7, true, true, true)]);
-        sockets.may_have_events = true;
+        assert_eq!(seen(&wait(&mut sockets)), [(7, true, true, true)]);
+        sockets.look();
         assert!(taken(&mut sockets).is_empty(), "nothing has changed since");
     }
 
     #[test]
+    fn an_event_that_was_not_taken_is_not_lost() {
+        let mut sockets = Sockets::new().unwrap();
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let server = OwnedFd::from(server);
+        sockets.add(&server, 7).unwrap();
+        sockets.look();
+        client.write_all(b"x").unwrap();
+        sockets.look();
+        assert_eq!(taken(&mut sockets).len(), 1);
+        sockets.look();
+        assert_eq!(taken(&mut sockets).len(), 1, "the byte came after the first event");
+    }
+
+    #[test]
+    fn a_wake_up_ends_the_sleep_or_the_next_one() {
+        let mut sockets = Sockets::new().unwrap();
+        let waker = sockets.waker().unwrap();
+        waker.wake_by_ref();
+        assert!(wait(&mut sockets).is_empty());
+        let thread = std::thread::spawn(move || waker.wake());
+        assert!(wait(&mut sockets).is_empty());
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn a_closed_socket_has_no_events() {
-        let runtime = runtime();
-        let _inside = runtime.enter();
         let mut sockets = Sockets::new().unwrap();
         let (mut client, server) = UnixStream::pair().unwrap();
         let (_other, successor) = UnixStream::pair().unwrap();
@@ -167,15 +204,13 @@ mod tests {
         client.write_all(b"x").unwrap();
         drop(server);
         sockets.add(&successor, 7).unwrap();
-        let events = wait(&runtime, &mut sockets);
+        let events = wait(&mut sockets);
         assert_eq!(events.len(), 1);
         assert!(!events[0].1.readable, "the bytes came for the closed one");
     }
 
     #[test]
     fn more_sockets_than_fit_at_once_are_all_reported() {
-        let runtime = runtime();
-        let _inside = runtime.enter();
         let mut sockets = Sockets::new().unwrap();
         // One socket is enough for many entries: the kernel's queue knows descriptors, and each
         // duplicate is another one.
@@ -186,8 +221,9 @@ mod tests {
         for (place, socket) in duplicates.iter().enumerate() {
             sockets.add(socket, place as u32).unwrap();
         }
-        let mut events = wait(&runtime, &mut sockets);
+        let mut events = wait(&mut sockets);
         while sockets.may_have_events() {
+            sockets.look();
             events.extend(taken(&mut sockets));
         }
         let mut places: Vec<u32> = events.into_iter().map(|(place, _)| place).collect();

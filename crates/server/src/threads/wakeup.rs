@@ -5,14 +5,14 @@
 //! announces that it will sleep, then checks the lists and flags. So either the thread sees the
 //! change, or the sender sees the announcement.
 
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 use super::primitives::{AtomicBool, OnceLock, Ordering, fence};
 
 /// The sleep of one thread.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
-    /// Wakes the thread. It is set when the thread first sleeps.
+    /// Wakes the thread. It is set before the thread first sleeps.
     waker: OnceLock<Waker>,
     /// The thread is awake, and will check for messages before it sleeps. So senders need not wake
     /// it.
@@ -26,6 +26,11 @@ impl Default for Wakeup {
 }
 
 impl Wakeup {
+    /// Sets what wakes the thread. Must be called once, before the thread first sleeps.
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        self.waker.set(waker).expect("a thread sleeps in one place");
+    }
+
     /// Wakes the thread. The caller must first add its message to a list or set a flag.
     pub(crate) fn wake(&self) {
         if !self.awake.swap(true, Ordering::AcqRel)
@@ -35,24 +40,17 @@ impl Wakeup {
         }
     }
 
-    /// Announces that the thread will sleep, then calls `has_messages`. Returns `Ready` if
-    /// `has_messages` returns true. Only one task may call this.
-    pub(crate) fn poll(
-        &self,
-        context: &mut Context<'_>,
-        has_messages: impl FnOnce(&mut Context<'_>) -> bool,
-    ) -> Poll<()> {
-        // The same task polls every time. So the waker of the first call stays valid.
-        self.waker.get_or_init(|| context.waker().clone());
+    /// Announces that the thread will sleep, and then calls `sleep`, unless `has_messages` returns
+    /// true. A wake-up must end this sleep, also if it comes before the sleep begins. Only the thread
+    /// itself may call this.
+    pub(crate) fn sleep(&self, has_messages: impl FnOnce() -> bool, sleep: impl FnOnce()) {
         // This synchronises with the last call of `wake`. So the thread sees all messages that
         // senders added before that call.
         self.awake.swap(false, Ordering::AcqRel);
-        if has_messages(context) {
-            self.awake.swap(true, Ordering::AcqRel);
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+        if !has_messages() {
+            sleep();
         }
+        self.awake.swap(true, Ordering::AcqRel);
     }
 }
 

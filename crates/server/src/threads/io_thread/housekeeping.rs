@@ -4,11 +4,9 @@
 
 use std::io;
 use std::mem;
-use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use broker::Millis;
-use tokio::time::Sleep;
 
 use super::IoThread;
 use crate::net::connection::{Phase, Read};
@@ -87,14 +85,14 @@ impl IoThread {
     /// because their leases end with the process anyway. If this function closed a session, the
     /// broker would grant its jobs to other sessions, which also end soon. Each such grant would
     /// count as an attempt.
-    pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
+    pub(super) fn stop(&mut self) {
         let deadline = Instant::now() + STOP_TIME;
         self.end_waiting();
         for place in self.connections.all() {
             self.touch(place);
         }
         loop {
-            self.check_sockets().await;
+            self.sockets.look();
             self.now_ms = self.shared.clock.now().0;
             self.collect_released();
             // Even now, a reply can wait for its stored body. If a request has taken an item for
@@ -112,8 +110,8 @@ impl IoThread {
             if self.has_more_to_send() {
                 continue;
             }
-            timer.as_mut().reset((Instant::now() + Duration::from_millis(20)).into());
-            timer.as_mut().await;
+            // The log wakes nobody for this loop, so it looks again soon.
+            self.sockets.sleep(Duration::from_millis(20));
         }
         for place in self.connections.all() {
             self.drain(place);

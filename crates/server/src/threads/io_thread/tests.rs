@@ -1,12 +1,9 @@
 //! Tests that run the rounds of an I/O thread one by one, in the thread of the test.
 
-use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
@@ -14,7 +11,6 @@ use notation::address::Address;
 use rustls::ServerConfig;
 use testkit::tls::Client;
 use testkit::tls::certificates::Authority;
-use tokio::runtime::{Builder, Runtime};
 
 use super::{IoThread, Shared};
 use crate::config::listener::Listener;
@@ -33,17 +29,11 @@ use crate::threads::turn_time::TurnTime;
 
 mod quiet_clients;
 
-fn thread_in(runtime: &Runtime, shared: Shared, inbox: Arc<Inbox>) -> IoThread {
-    let _inside = runtime.enter();
-    IoThread::new(shared, inbox).unwrap()
-}
-
 struct Rounds {
     thread: IoThread,
     inbox: Arc<Inbox>,
     listener: Arc<Listener>,
     open: Arc<OpenSession>,
-    runtime: Runtime,
 }
 
 impl Rounds {
@@ -70,20 +60,18 @@ impl Rounds {
         let open = opener(protocol, config, clock.now(), &kestrel).unwrap();
         let inbox: Arc<Inbox> = Arc::default();
         let shared = Shared { broker, clock, limits, client_mix: Arc::default() };
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let address = Address::Unix("socket".into()).into();
         let listener = Arc::new(Listener::new(protocol, address, config));
-        let thread = thread_in(&runtime, shared, inbox.clone());
-        Rounds { thread, inbox, listener, open, runtime }
+        let thread = IoThread::new(shared, inbox.clone()).unwrap();
+        Rounds { thread, inbox, listener, open }
     }
 
     /// Another I/O thread of the same server.
     fn beside(&self) -> Rounds {
         let inbox: Arc<Inbox> = Arc::default();
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let thread = thread_in(&runtime, self.thread.shared.clone(), inbox.clone());
+        let thread = IoThread::new(self.thread.shared.clone(), inbox.clone()).unwrap();
         let (listener, open) = (self.listener.clone(), self.open.clone());
-        Rounds { thread, inbox, listener, open, runtime }
+        Rounds { thread, inbox, listener, open }
     }
 
     fn connect(&mut self) -> UnixStream {
@@ -103,15 +91,13 @@ impl Rounds {
     }
 
     fn round(&mut self) {
-        self.runtime.block_on(self.thread.check_sockets());
-        let _inside = self.runtime.enter();
+        self.thread.sockets.look();
         self.thread.round();
     }
 
     /// Passes received bytes to the dialects, in a turn that has already reached its time limit.
     fn feed_late(&mut self) {
-        self.runtime.block_on(self.thread.check_sockets());
-        let _inside = self.runtime.enter();
+        self.thread.sockets.look();
         self.thread.take_ready();
         self.thread.read();
         let broker = self.thread.shared.broker.clone();
@@ -162,22 +148,10 @@ fn a_message_does_not_hide_a_request_that_comes_with_it() {
     // A new connection is read without an event.
     rounds.round();
     let inbox = rounds.inbox.clone();
-    rounds.runtime.block_on(async {
-        let timer = pin!(tokio::time::sleep(super::LONG));
-        let alarm = inbox.alarm();
-        let mut sleep = pin!(inbox.sleep(timer, alarm, &mut rounds.thread.sockets));
-        poll_fn(|context| {
-            assert!(sleep.as_mut().poll(context).is_pending());
-            Poll::Ready(())
-        })
-        .await;
-        client.write_all(b"list-tube-used\r\n").unwrap();
-        inbox.request_life_sign();
-        // The runtime checks the sockets here, as it does when it wakes the thread.
-        tokio::task::yield_now().await;
-        sleep.await;
-    });
-    let _inside = rounds.runtime.enter();
+    client.write_all(b"list-tube-used\r\n").unwrap();
+    inbox.request_life_sign();
+    let alarm = inbox.alarm();
+    inbox.sleep(|| super::LONG, alarm, &mut rounds.thread.sockets);
     rounds.thread.round();
     assert_eq!(received(&mut client), "USING default\r\n");
 }
