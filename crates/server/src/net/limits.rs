@@ -92,6 +92,8 @@ pub(crate) struct Refused {
 pub(crate) struct HeldInTotal {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
+    /// Unsent replies that are not stuck.
+    flowing_bytes: AtomicI64,
     /// The inboxes of all threads. They are weak references, because an inbox can own connections,
     /// which own these limits. Strong references would form a circle that is never freed.
     inboxes: Mutex<Vec<Weak<Inbox>>>,
@@ -130,9 +132,10 @@ impl HeldInTotal {
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, unfinished_bytes: i64, stuck_bytes: i64) {
+    pub(crate) fn add(&self, unfinished_bytes: i64, stuck_bytes: i64, flowing_bytes: i64) {
         self.unfinished_bytes.fetch_add(unfinished_bytes, Ordering::Relaxed);
         self.stuck_bytes.fetch_add(stuck_bytes, Ordering::Relaxed);
+        self.flowing_bytes.fetch_add(flowing_bytes, Ordering::Relaxed);
     }
 
     /// Bytes of incomplete commands.
@@ -143,6 +146,11 @@ impl HeldInTotal {
     /// Bytes of replies that wait for slow readers.
     pub(crate) fn stuck_bytes(&self) -> u64 {
         u64::try_from(self.stuck_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Bytes of replies that wait for readers that are not slow.
+    pub(crate) fn flowing_bytes(&self) -> u64 {
+        u64::try_from(self.flowing_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 }
 
@@ -295,7 +303,8 @@ impl LiveLimits {
         (count < usize::MAX).then_some(count)
     }
 
-    /// Limit of unsent bytes for all slow readers together.
+    /// Limit of unsent bytes for all slow readers together. If the other readers have as much to
+    /// read, requests wait.
     pub(crate) fn unsent_total_bytes(&self) -> u64 {
         self.unsent_total_bytes.load(Ordering::Relaxed)
     }

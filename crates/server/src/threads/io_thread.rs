@@ -53,6 +53,9 @@ const READ_BYTES_MIN: usize = 8 * 1024;
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
 
+/// How long a thread sleeps at most while requests wait until clients have read more replies.
+const WAIT_FOR_READERS_MS: u64 = 1;
+
 /// State that all I/O threads share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
@@ -69,6 +72,16 @@ pub(crate) enum Ended {
     Stopped,
     /// The log failed.
     LogFailed,
+}
+
+/// Whose requests wait until clients have read more replies.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+enum Waiting {
+    #[default]
+    Nobody,
+    /// Those of busy clients.
+    Busy,
+    All,
 }
 
 /// How a connection ends.
@@ -110,6 +123,8 @@ pub(crate) struct IoThread {
     /// until the batch is written. If the batch became larger, the requests of other clients would
     /// wait longer for its write.
     backlogged: bool,
+    /// Whose requests wait in this round: see [`IoThread::waiting_for_readers`].
+    waiting: Waiting,
     /// The value of the last call of `Inbox::await_release`. If true, the committer wakes this
     /// thread after each release.
     awaits_release: bool,
@@ -181,6 +196,7 @@ impl IoThread {
             congested: false,
             silent: false,
             backlogged: false,
+            waiting: Waiting::Nobody,
             awaits_release: false,
             yields: Yields::default(),
             log_failed: false,
@@ -248,7 +264,7 @@ impl IoThread {
 
     /// Sleeps until there is work. `alarm`: the moment of the broker's next alarm.
     fn sleep(&mut self, alarm: Option<Millis>) {
-        let wanted = [alarm, self.housekeeping_at, self.busy_rest_end()];
+        let wanted = [alarm, self.housekeeping_at, self.wait_end()];
         let wanted = wanted.into_iter().flatten().min();
         let clock = self.shared.clock;
         let time = || wanted.map_or(LONG, |at| clock.time_until(at).min(LONG));
@@ -266,17 +282,29 @@ impl IoThread {
 
     /// Whether there are sockets to read now.
     fn has_input(&self) -> bool {
-        let has_busy = !self.busy_reads.is_empty() && !self.rests.busy_rest();
+        if self.waiting == Waiting::All {
+            return false;
+        }
+        let has_busy = !self.busy_reads.is_empty() && !self.must_busy_wait();
         !self.reads.is_empty() || !self.handshakes.is_empty() || has_busy
     }
 
-    /// When busy clients that wait for the end of their rest come next.
-    fn busy_rest_end(&self) -> Option<Millis> {
-        let do_wait = !self.busy_reads.is_empty() || !self.resumed.is_empty();
-        (do_wait && self.rests.busy_rest()).then(|| {
-            let left_ms = self.rests.busy_rest_left().as_millis() as u64;
-            Millis(self.shared.clock.now().0 + left_ms + 1)
-        })
+    fn must_busy_wait(&self) -> bool {
+        self.rests.busy_rest() || self.waiting != Waiting::Nobody
+    }
+
+    /// When clients that wait for the end of a rest, or for readers, come next.
+    fn wait_end(&self) -> Option<Millis> {
+        let do_wait = !self.busy_reads.is_empty()
+            || !self.resumed.is_empty()
+            || (self.waiting == Waiting::All && !self.reads.is_empty());
+        let left_ms = if self.waiting == Waiting::Nobody {
+            self.rests.busy_rest_left().as_millis() as u64
+        } else {
+            // Another thread can have sent the replies, and does not wake this one.
+            WAIT_FOR_READERS_MS
+        };
+        (do_wait && self.must_busy_wait()).then(|| Millis(self.shared.clock.now().0 + left_ms + 1))
     }
 
     fn is_alarm_due(&self) -> bool {
@@ -287,6 +315,7 @@ impl IoThread {
         self.now_ms = self.shared.clock.now().0;
         self.sent_from = None;
         self.rests.end_those_over();
+        self.waiting = self.waiting_for_readers();
         self.inbox.show_life_sign();
         // Another thread may have asked this thread to check the limits of memory. Each round
         // checks them at its end in any case. So only clear the request here.
@@ -339,7 +368,7 @@ impl IoThread {
     }
 
     fn may_continue_commands(&self) -> bool {
-        !self.congested && !self.rests.busy_rest()
+        !self.congested && !self.must_busy_wait()
     }
 
     /// Continues the held-back commands of this many connections, and closes sessions. Before this
@@ -479,14 +508,14 @@ impl IoThread {
     fn read(&mut self) {
         let has_commands = self.has_input() || !self.resumed.is_empty();
         self.congested = has_commands && self.must_not_read();
-        if self.congested {
+        if self.congested || self.waiting == Waiting::All {
             return;
         }
         let beside_quiet = self.is_beside_quiet();
         let mut used = 0;
         // A connection that becomes busy in this round waits for the next one: a round reads each
         // connection once.
-        let busy_count = if self.rests.busy_rest() { 0 } else { self.busy_reads.len() };
+        let busy_count = if self.must_busy_wait() { 0 } else { self.busy_reads.len() };
         // At least one busy client is read in each round, whatever quiet ones send.
         let quiet_end = self.buffer.len() - if busy_count == 0 { 0 } else { READ_BYTES_MIN };
         for _ in 0..self.reads.len() {

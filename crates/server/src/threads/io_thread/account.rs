@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::IoThread;
+use super::{IoThread, Waiting};
 use crate::net::connection::{Connection, Held};
 
 /// Memory of a connection besides its buffers and its session in the broker. This is the connection
@@ -77,14 +77,29 @@ impl IoThread {
         }
     }
 
+    /// Whose requests must wait now, because clients read their replies more slowly than these
+    /// requests make further ones. One report of a worker can become a thousand replies. Those of
+    /// quiet clients wait only if twice as much is unsent.
+    pub(super) fn waiting_for_readers(&self) -> Waiting {
+        let limits = &self.shared.limits;
+        let (flowing, most) = (limits.held.flowing_bytes(), limits.unsent_total_bytes());
+        match flowing {
+            _ if flowing > most.saturating_mul(2) => Waiting::All,
+            _ if flowing > most => Waiting::Busy,
+            _ => Waiting::Nobody,
+        }
+    }
+
     fn report_account(&mut self) {
         let now = (self.account.held, self.account.connections);
         let before = std::mem::replace(&mut self.account.reported, now);
         if now != before {
             let difference = |now: u64, before: u64| now.cast_signed() - before.cast_signed();
+            let flowing = |held: Held| held.unsent_bytes - held.stuck_bytes;
             self.shared.limits.held.add(
                 difference(now.0.unfinished_bytes, before.0.unfinished_bytes),
                 difference(now.0.stuck_bytes, before.0.stuck_bytes),
+                difference(flowing(now.0), flowing(before.0)),
             );
             let bytes = difference(Account::bytes(now), Account::bytes(before));
             self.shared.broker.add_outside_bytes(bytes);

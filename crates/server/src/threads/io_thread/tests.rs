@@ -196,6 +196,59 @@ fn a_client_that_reads_no_replies_has_few_bytes_waiting() {
     assert_eq!(lines, 100 * 20_001);
 }
 
+fn gearman_packet(kind: u32, contents: &[u8]) -> Vec<u8> {
+    let lengths = [kind, contents.len() as u32].map(u32::to_be_bytes).concat();
+    [&b"\0REQ"[..], &lengths, contents].concat()
+}
+
+#[test]
+fn replies_do_not_pile_up_faster_than_a_client_reads_them() {
+    const SUBMIT_JOB: u32 = 7;
+    const CAN_DO: u32 = 1;
+    const GRAB_JOB: u32 = 9;
+    const WORK_DATA: u32 = 28;
+    let largest = 64 << 10;
+    let mut config = Config::default();
+    config.limits.beanstalk_job_bytes = largest;
+    config.limits.gearman_packet_bytes = largest;
+    config.limits.kestrel_item_bytes = largest;
+    config.limits.unsent_total_bytes = 1 << 20;
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::configured(Protocol::Gearman, broker, &config);
+    let (mut client, mut worker) = (rounds.connect(), rounds.connect());
+    // Each attachment to the job gets all of its news.
+    for _ in 0..1000 {
+        client.write_all(&gearman_packet(SUBMIT_JOB, b"f\0same\0x")).unwrap();
+        rounds.round();
+        rounds.finish();
+        received(&mut client);
+    }
+    worker.write_all(&gearman_packet(CAN_DO, b"f")).unwrap();
+    worker.write_all(&gearman_packet(GRAB_JOB, b"")).unwrap();
+    rounds.round();
+    rounds.finish();
+    let assigned = received(&mut worker);
+    let handle = &assigned[assigned.find("H:").unwrap()..];
+    let handle = &handle[..handle.find('\0').unwrap()];
+    let report = [handle.as_bytes(), b"\0", &[b'x'; 2000]].concat();
+    let reports = gearman_packet(WORK_DATA, &report).repeat(8);
+    let (mut unwritten, mut received_bytes, mut most) = (Vec::new(), 0, 0);
+    for _ in 0..400 {
+        if unwritten.is_empty() {
+            unwritten.clone_from(&reports);
+        }
+        let written = worker.write(&unwritten).unwrap_or(0);
+        unwritten.drain(..written);
+        rounds.round();
+        received_bytes += received(&mut client).len();
+        let places: Vec<u32> = rounds.thread.places.values().copied().collect();
+        let unsent = |place: &u32| rounds.thread.connections.get(*place).unwrap().outbox.len();
+        most = most.max(places.iter().map(unsent).max().unwrap());
+    }
+    assert!(most < 8 << 20, "{most} bytes wait for a client that reads all the time");
+    assert!(received_bytes > 20 << 20, "{received_bytes}");
+}
+
 /// Lets the client watch 10,000 tubes. From then on, each of its `reserve` commands checks all
 /// these tubes.
 fn watch_many(rounds: &mut Rounds, client: &mut UnixStream) {
@@ -486,7 +539,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     // Another thread holds far more bytes. So that thread must disconnect its clients first.
     let other: Arc<Inbox> = Arc::default();
     limits.held.enter(&other);
-    limits.held.add(900_000, 0);
+    limits.held.add(900_000, 0, 0);
     clients[1].write_all(&[b'x'; 1000]).unwrap();
     rounds.round();
     rounds.finish();
@@ -495,7 +548,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert_eq!(limits.open(), 2, "clients stay if those of another thread hold the bytes");
     // The other thread has disconnected its clients, and now holds about as many bytes as this
     // thread.
-    limits.held.add(-820_000, 0);
+    limits.held.add(-820_000, 0, 0);
     rounds.inbox.notify_excess();
     assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "the thread is not woken");
     rounds.round();

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use broker::Turn;
+use broker::limits::UNIT_BODY_BYTES;
 
 use super::{CloseReason, IoThread};
 use crate::threads::rests::Work;
@@ -194,6 +195,7 @@ impl IoThread {
                     self.resumed.push(*place);
                 }
             }
+            self.recount(*place);
             false
         });
         self.batch = batch;
@@ -287,10 +289,12 @@ impl IoThread {
             if connection.in_leaving {
                 continue;
             }
-            // The engine does not count replies as work, and most events only cause replies. So
-            // count each event here.
-            turn.count_work(1);
+            let unsent_before = connection.outbox.len();
             connection.dialect.event(event, turn, &mut connection.outbox);
+            // The engine does not count replies as work, and most events only cause replies. So
+            // count each event here, and the bytes that it may have copied.
+            let bytes = connection.outbox.len().saturating_sub(unsent_before);
+            turn.count_work(1 + bytes / UNIT_BODY_BYTES);
             connection.go_on_after_event(self.now_ms);
             self.touch(place);
         }

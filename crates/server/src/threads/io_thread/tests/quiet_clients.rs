@@ -255,12 +255,12 @@ fn beside_quiet_clients_only_busy_ones_rest() {
     assert_eq!(received(&mut quiet), ANSWER);
     assert_eq!((received(&mut busy[0]), received(&mut busy[1])), Default::default());
     assert!(!rounds.thread.has_more(), "the thread spins");
-    assert!(rounds.thread.busy_rest_end().is_some(), "the thread does not wake");
+    assert!(rounds.thread.wait_end().is_some(), "the thread does not wake");
     rounds.thread.rests = Rests::default();
     rounds.finish();
     assert_eq!(received(&mut busy[0]), ANSWER);
     assert!(received(&mut busy[1]).len() > before);
-    assert!(rounds.thread.busy_rest_end().is_none());
+    assert!(rounds.thread.wait_end().is_none());
 }
 
 #[test]
