@@ -31,7 +31,7 @@ use crate::config::sources::Sources;
 use crate::config::{Cluster, Config, Data, Durability};
 use crate::error::{ServeError, TakenListener};
 use crate::net::accept::Acceptor;
-use crate::net::limits::{LiveLimits, own_descriptors, raise_descriptors};
+use crate::net::limits::{LiveLimits, descriptors_in_cluster, own_descriptors, raise_descriptors};
 use crate::net::listen::{Bound, Endpoint, SocketOptions, bind};
 use crate::net::listen_file::ListenFile;
 use crate::net::sessions::opener;
@@ -168,6 +168,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let certificates = load_certificates(&config, &sockets)?;
     let descriptors = raise_descriptors();
     let own = own_descriptors(config.io_threads, sockets.len(), config.traces.endpoint.is_some());
+    let descriptors = match config.cluster.name {
+        Some(_) => descriptors_in_cluster(descriptors, own),
+        None => descriptors,
+    };
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
     // Each of the two sites gets half of the connections. One site is for health and metrics, the
     // other is for Kestrel's admin commands.

@@ -22,6 +22,9 @@ const FILES_MAX: usize = 32;
 pub(crate) const OPERATOR_CONNECTIONS_MAX: usize = 16;
 /// Number of file descriptors that one tokio runtime uses for wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
+/// Number of file descriptors that a node of a cluster needs besides those of its clients: 64
+/// handshakes, two runtimes, the connections to NATS and to the other nodes.
+const CLUSTER_DESCRIPTORS: u64 = 64 + 2 * RUNTIME_DESCRIPTORS as u64 + 24;
 /// Incomplete commands can use the memory limit divided by this number. Unsent replies can use the
 /// same amount.
 const BUFFERS_SHARE: u64 = 20;
@@ -37,6 +40,14 @@ pub(crate) fn own_descriptors(io_threads: usize, listeners: usize, has_traces: b
     // Each I/O thread has an event queue of the kernel for its sockets, and a descriptor that wakes it.
     let queues = 2 * io_threads;
     FILES_MAX + OPERATOR_CONNECTIONS_MAX + RUNTIME_DESCRIPTORS * runtimes + queues + listeners
+}
+
+/// How many of a process's descriptors a node of a cluster can use as if each client took one. A client
+/// of another node takes three at the leader: the link to that node, and both ends of a pair of
+/// sockets. At the other node, it takes two.
+pub(crate) fn descriptors_in_cluster(descriptors: u64, own: usize) -> u64 {
+    let own = own as u64 + CLUSTER_DESCRIPTORS;
+    own + descriptors.saturating_sub(own) / 3
 }
 
 /// The current limits, shared by all threads.
@@ -392,6 +403,10 @@ mod tests {
         assert!(connections(216, 64) <= 20);
         assert_eq!(connections(100, 1), 15);
         assert_eq!(connections(20, 1), 1);
+        let own = own_descriptors(1, 8, false);
+        let usable = descriptors_in_cluster(1024, own);
+        let clients = LiveLimits::new(&Config::default().limits, usable, own).connections();
+        assert!(clients > 200 && 3 * clients + own + 64 + 64 <= 1024, "{clients}");
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         limits.connections = Some(1);
         live.set(&limits);
