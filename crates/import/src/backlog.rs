@@ -34,6 +34,9 @@ pub struct Backlog {
     pub fingerprint: u64,
     /// The files of the source.
     pub sources: Vec<PathBuf>,
+    /// Older files that `sources` replace, so they were not read. They belong to the source, but
+    /// not to its content: `fingerprint` does not depend on them.
+    pub superseded: Vec<PathBuf>,
     /// How many files were read so far. The next file gets this number ([`Place::file`]).
     pub(crate) files: u32,
     /// The contents of each file, by the number of the file.

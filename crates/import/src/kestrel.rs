@@ -136,7 +136,9 @@ pub fn open(folder: &Path) -> io::Result<Backlog> {
         };
         hash.add(&name);
         let mut journal = Journal::default();
-        for path in files.in_order() {
+        let (read, superseded) = files.in_order();
+        backlog.superseded.extend(superseded);
+        for path in read {
             let file = File::open(&path)?;
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             journal.read(&name, &file, &mut backlog, &mut hash)?;
@@ -189,13 +191,16 @@ fn sort_in(queues: &mut BTreeMap<Vec<u8>, Files>, name: &[u8], path: PathBuf) {
 }
 
 impl Files {
-    /// The files to read, oldest first. The newest pack replaces all older files.
-    fn in_order(mut self) -> Vec<PathBuf> {
+    /// The files to read, oldest first, and the files that the newest pack replaces: all older
+    /// ones.
+    fn in_order(mut self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let pack = self.packs.pop_last();
         let packed_ms = pack.as_ref().map(|(time, _)| *time);
-        let newer = self.archived.into_iter().filter(|(time, _)| packed_ms < Some(*time));
-        let packed = pack.map(|(_, path)| path);
-        packed.into_iter().chain(newer.map(|(_, path)| path)).chain(self.current).collect()
+        let (newer, older): (Vec<_>, Vec<_>) =
+            self.archived.into_iter().partition(|(time, _)| packed_ms < Some(*time));
+        let superseded = self.packs.into_iter().chain(older).map(|(_, path)| path).collect();
+        let read = pack.into_iter().chain(newer).map(|(_, path)| path);
+        (read.chain(self.current).collect(), superseded)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests the parser of Kestrel's journals. The tests write their journals as the specification
 //! describes them (spec kestrel 4).
 
+use std::path::PathBuf;
+
 use lineshaft_import::{Backlog, kestrel};
 
 const REMOVE: [u8; 1] = [1];
@@ -154,6 +156,17 @@ fn the_newest_pack_replaces_older_files() {
     ];
     let wanted = ["packed", "newer"].map(str::to_owned).to_vec();
     assert_eq!(queues(&files), [("q".to_owned(), wanted)]);
+
+    let backlog = kestrel::open(folder(&files).path()).unwrap();
+    let names = |paths: &[PathBuf]| -> Vec<String> {
+        let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        paths.iter().map(name).collect()
+    };
+    assert_eq!(names(&backlog.sources), ["q.200.pack", "q.300"]);
+    assert_eq!(names(&backlog.superseded), ["q.150.pack", "q.100", "q.200"]);
+    let without_older = kestrel::open(folder(&files[3..]).path()).unwrap();
+    assert!(without_older.superseded.is_empty());
+    assert_eq!(without_older.fingerprint, backlog.fingerprint);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use testkit::process::{Program, Server};
+use testkit::process::{Program, Server, free_port};
 
 use super::{all, done, exported, path, run, serve};
 
@@ -82,15 +82,19 @@ fn a_folder_of_the_original_is_taken_over_in_its_place() {
     let old = place.join("old");
     fill(&old);
     let flags = ["kestrel", "--listen", "127.0.0.1", "--text-port", "off", "--thrift-port", "off"];
-    let rest = ["--admin-port", "off", "--port", "0", "--data", old.to_str().unwrap()];
+    let port = free_port().unwrap();
+    let port_text = port.to_string();
+    let rest = ["--admin-port", "off", "--port", &port_text, "--data", old.to_str().unwrap()];
     let replacement = Program::like_beanstalkd(path(), &[&flags[..], &rest].concat());
     let refused = replacement.run().unwrap();
     let (_, advice) = refused.stderr.split_once("run: lineshaft ").expect("a way out is named");
     let (advice, _) = advice.split_once(';').unwrap();
     let advice: Vec<&str> = advice.split_whitespace().collect();
-    done(place, &advice);
-    assert_eq!(fs::read_dir(old.join("imported")).unwrap().count(), 5);
-    let server = serve(place, "old", &["kestrel"]);
+    let said = done(place, &advice);
+    assert!(said.contains("Moved 6 files"), "{said}");
+    // `news.100` moved, too: without its pack, it would be a journal with an item.
+    assert_eq!(fs::read_dir(old.join("imported")).unwrap().count(), 6);
+    let server = replacement.start_at((Ipv4Addr::LOCALHOST, port).into()).unwrap();
     assert_eq!(ask(&server, "get news\r\n"), "VALUE news 0 3\r\none\r\nEND\r\n");
 }
 

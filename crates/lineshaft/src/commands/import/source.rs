@@ -101,7 +101,10 @@ impl Source {
         };
         let aside = folder.join(ASIDE);
         fs::create_dir_all(&aside).with_context(|| format!("cannot make {}", aside.display()))?;
-        for file in &self.backlog.sources {
+        // Move the superseded files first. If the command is killed in between, such a file would
+        // otherwise be left without the files that replace it, and its old jobs would come back.
+        let Backlog { sources, superseded, .. } = &self.backlog;
+        for file in superseded.iter().chain(sources) {
             let to = aside.join(file.file_name().unwrap_or_default());
             if to.exists() {
                 bail!("cannot move {} aside: {} exists", file.display(), to.display());
@@ -109,7 +112,7 @@ impl Source {
             fs::rename(file, &to)
                 .with_context(|| format!("cannot move {} aside", file.display()))?;
         }
-        let count = self.backlog.sources.len() as u64;
+        let count = (superseded.len() + sources.len()) as u64;
         if !options.json {
             print_line(&format!("Moved {} into {}.", counted(count, "file"), aside.display()))?;
         }
