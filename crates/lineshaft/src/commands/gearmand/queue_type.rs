@@ -30,10 +30,10 @@ pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
         return Err(format!("Error while initializing the queue : {queue_type}"));
     };
     let folder = match (file_flag, &options.queue_file) {
-        (Some(_), Some(file)) => Some(beside(file)?),
-        (Some(_), None) | (None, _) => None,
+        (Some(_), Some(file)) => Some(instead_of(file, options.data.as_deref())?),
+        (Some(_), None) | (None, _) => options.data.clone(),
     };
-    options.data.clone().or(folder).map(Some).ok_or_else(|| match file_flag {
+    folder.map(Some).ok_or_else(|| match file_flag {
         Some(flag) => {
             format!("missing required {flag} argument; Error while initializing the queue : {name}")
         }
@@ -44,17 +44,19 @@ pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
     })
 }
 
-/// Returns a folder next to the original's file. Fails if the file may have jobs.
-fn beside(file: &Path) -> Result<PathBuf, String> {
+/// Returns the folder that replaces the original's file: `named`, or else a folder next to the
+/// file. Fails if the file may have jobs.
+fn instead_of(file: &Path, named: Option<&Path>) -> Result<PathBuf, String> {
+    let folder = named.map_or_else(|| named_like(file), Path::to_owned);
     let shown = file.display();
     match std::fs::metadata(file) {
         Ok(found) if found.len() > 0 => Err(format!(
             "{shown} is a queue of the original and may hold jobs; to take them over, run: lineshaft \
              import gearmand {shown} --data {} --set-aside",
-            named_like(file).display()
+            folder.display()
         )),
-        Ok(_) => Ok(named_like(file)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(named_like(file)),
+        Ok(_) => Ok(folder),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(folder),
         Err(error) => Err(format!("cannot read {shown}: {error}")),
     }
 }
@@ -106,6 +108,13 @@ mod tests {
         assert!(folder(&options("libsqlite3", Some(&file))).is_ok());
         std::fs::write(&file, "SQLite format 3").unwrap();
         let message = folder(&options("libsqlite3", Some(&file))).unwrap_err();
-        assert!(message.contains("lineshaft import gearmand"), "{message}");
+        let beside = format!("lineshaft import gearmand {0} --data {0}.lineshaft", file.display());
+        assert!(message.contains(&beside), "{message}");
+        // The server uses the folder of --data, so the jobs must go there.
+        let with_data = Options { data: Some("/d".into()), ..options("libsqlite3", Some(&file)) };
+        let message = folder(&with_data).unwrap_err();
+        assert!(message.contains(" --data /d --set-aside"), "{message}");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(folder(&with_data), Ok(Some("/d".into())));
     }
 }
