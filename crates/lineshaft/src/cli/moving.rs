@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use notation::address::ServerName;
 
-use super::tools::ServerArguments;
+use super::tools::{ServerArguments, TlsArguments, refuse};
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -40,11 +41,18 @@ pub(crate) enum ImportSource {
         #[arg(value_name = "DIR", required_unless_present = "from", conflicts_with = "from")]
         folder: Option<PathBuf>,
         /// Instead of a folder: drain this running server over its protocol, HOST:PORT or unix:PATH
-        #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["data", "again", "set_aside"])]
+        #[arg(
+            long,
+            value_name = "ADDRESS",
+            conflicts_with_all = ["data", "again", "set_aside", "config"]
+        )]
         from: Option<ServerName>,
         /// Drain only this tube; may be repeated
         #[arg(long = "tube", value_name = "TUBE", requires = "from")]
         tubes: Vec<String>,
+        // This field is before `server`, because parsing `server` removes its value.
+        #[command(flatten)]
+        server_option: ServerOption,
         #[command(flatten)]
         server: ServerArguments,
         #[command(flatten)]
@@ -87,6 +95,56 @@ impl ImportSource {
             | ImportSource::Kestrel { options, .. }
             | ImportSource::Jsonl { options, .. } => options,
         }
+    }
+
+    /// Fails if the command line names a server, or files for it, and the import uses no server.
+    pub(crate) fn refuse_unused_server(&self) -> Result<(), clap::Error> {
+        let ImportSource::Beanstalkd { from: None, server_option, server, .. } = self else {
+            return Ok(());
+        };
+        let TlsArguments { authority, certificate, key } = &server.tls;
+        let unused = [
+            ("--server", server_option.is_given),
+            ("--tls-ca", authority.is_some()),
+            ("--tls-certificate", certificate.is_some()),
+            ("--tls-key", key.is_some()),
+        ];
+        match unused.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(refuse(&format!(
+                "{option}: an import of files uses no server; name the data folder with --data, or \
+                 drain a running beanstalkd with --from"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Notes whether the command line has `--server`. The environment can also name a server. It does
+/// so for all tools, so an import of files must ignore it.
+#[derive(Debug)]
+pub(crate) struct ServerOption {
+    is_given: bool,
+}
+
+impl Args for ServerOption {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServerOption {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_given = matches.value_source("server") == Some(ValueSource::CommandLine);
+        Ok(ServerOption { is_given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 

@@ -58,6 +58,7 @@ struct Refused {
 
 /// Imports a source and prints a report.
 pub(crate) fn run(arguments: ImportArguments) -> Result<ExitCode> {
+    arguments.source.refuse_unused_server()?;
     if let ImportSource::Beanstalkd { from: Some(from), server, tubes, options, .. } =
         &arguments.source
     {

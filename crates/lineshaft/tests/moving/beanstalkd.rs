@@ -8,7 +8,7 @@ use testkit::client::Client;
 use testkit::process::{Program, Server};
 use testkit::{tools, wait};
 
-use super::{all, contents, done, exported, path, run, serve};
+use super::{all, command, contents, done, exported, path, run, serve};
 
 /// The original with a log in this folder. `None` if the original is not installed.
 pub(crate) fn original(folder: &Path) -> Option<Program> {
@@ -236,6 +236,34 @@ fn what_is_whole_in_a_damaged_log_is_taken_and_the_rest_is_named() {
     let ids: Vec<u64> = all(&jobs, "id").iter().map(|id| id.as_u64().unwrap()).collect();
     assert_eq!(&ids[..2], &[1, 2]);
     assert!(ids.len() > 10 && ids.contains(&30) && !ids.contains(&3), "{ids:?}");
+}
+
+#[test]
+fn options_that_an_import_or_a_drain_does_not_use_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir(place.join("old")).unwrap();
+    let import = ["import", "beanstalkd", "old"];
+    for unused in [
+        &["--server", "127.0.0.1:11300"][..],
+        &["--tls-ca", "ca.pem"],
+        &["--tls-certificate", "c.pem", "--tls-key", "k.pem"],
+    ] {
+        let (code, said) = run(place, &[&import[..], unused].concat());
+        let complaint = format!("{}: an import of files uses no server", unused[0]);
+        assert!(code == 2 && said.contains(&complaint), "{code} {said}");
+    }
+    let drain = ["import", "beanstalkd", "--from", "127.0.0.1:1"];
+    let (code, said) = run(place, &[&drain[..], &["--config", "c.toml"]].concat());
+    assert!(code == 2 && said.contains("cannot be used with"), "{code} {said}");
+    assert!(said.contains("--config"), "{said}");
+
+    // The environment names a server for all tools.
+    let mut import = command(place, &import);
+    let ended = import.env("LINESHAFT_SERVER", "127.0.0.1:11300").output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("there is no file binlog.N"), "{said}");
 }
 
 #[test]
