@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
 use ::log::PosixDisk;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use broker::offline::{self, KeptJob};
 use broker::{Millis, State};
 use import::{Counters, Job, Tags};
 use server::exit;
 
-use super::import::{configuration, refusal, with_exit_code};
+use super::import::{configuration, refusal, unusable, with_exit_code};
 use crate::cli::ExportArguments;
 use crate::text::counted;
 
@@ -35,8 +35,12 @@ pub(crate) fn run(arguments: ExportArguments) -> Result<ExitCode> {
 fn export(arguments: ExportArguments) -> Result<ExitCode> {
     let config = configuration(arguments.config, arguments.data)?;
     let folder = &config.data.dir;
-    let disk = PosixDisk::read_only(folder)
-        .with_context(|| format!("cannot read the data folder {}", folder.display()))?;
+    let disk = PosixDisk::read_only(folder).map_err(|error| match error.kind() {
+        // A server would make the folder. So its error does not fit.
+        io::ErrorKind::NotFound => anyhow::Error::new(error)
+            .context(format!("cannot read the data folder {}", folder.display())),
+        _ => unusable(folder, error),
+    })?;
     let wanted: BTreeSet<&[u8]> = arguments.queues.iter().map(|queue| queue.as_bytes()).collect();
     let mut jobs = Vec::new();
     let contents = offline::read(&disk, &mut |kept| {

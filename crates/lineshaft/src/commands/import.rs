@@ -351,9 +351,9 @@ fn earlier_in(folder: &Path, source: &Source) -> Result<Earlier> {
 
 /// The error if the data folder cannot be used. The exit code is that of a server that does not start
 /// for the same reason.
-fn unusable(folder: &Path, source: io::Error) -> Refused {
+pub(super) fn unusable(folder: &Path, source: io::Error) -> anyhow::Error {
     let error = ServeError::Folder { dir: folder.to_owned(), source };
-    Refused { code: error.exit_code(), message: error.to_string() }
+    Refused { code: error.exit_code(), message: error.to_string() }.into()
 }
 
 /// The error if the log of a folder cannot be opened. The exit code is that of a server that does

@@ -199,17 +199,20 @@ fn a_data_folder_that_cannot_be_used_has_the_exit_code_of_a_server() {
     fs::set_permissions(place.join("closed"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(place.join("in.jsonl"), Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(place, Permissions::from_mode(0o755)).unwrap();
-    for more in [&["--dry-run"][..], &[]] {
-        let arguments = [&["import", "jsonl", "in.jsonl", "--data", "closed"], more].concat();
-        let mut import = command(place, &arguments);
+    for words in [
+        &["import", "jsonl", "in.jsonl", "--dry-run"][..],
+        &["import", "jsonl", "in.jsonl"],
+        &["export", "--all"],
+    ] {
+        let mut tool = command(place, &[words, &["--data", "closed"]].concat());
         if rustix::process::geteuid().is_root() {
             // Root can use every folder.
-            import.uid(65534).gid(65534);
+            tool.uid(65534).gid(65534);
         }
-        match import.output() {
+        match tool.output() {
             Ok(ended) => {
                 let said = String::from_utf8_lossy(&ended.stderr);
-                assert_eq!(ended.status.code(), Some(77), "{more:?}: {said}");
+                assert_eq!(ended.status.code(), Some(77), "{words:?}: {said}");
                 assert!(said.contains("cannot use the data folder closed"), "{said}");
             }
             Err(error) => tools::leave_out(&format!("another user cannot run it: {error}")),
