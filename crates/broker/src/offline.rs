@@ -52,6 +52,9 @@ pub struct Contents {
     pub wall_ahead_ms: i64,
     /// The names of all queues that are read in order (queues of *items*).
     pub item_queues: BTreeSet<Vec<u8>>,
+    /// The names of all queues that the folder remembers even without jobs. This includes the
+    /// queues of items.
+    pub lasting_queues: BTreeSet<Vec<u8>>,
     /// The records of imports, by their names.
     pub imports: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The place in the history of a cluster, if the folder belongs to one.
@@ -141,6 +144,7 @@ impl Contents {
             if facts.items {
                 self.item_queues.insert(name.to_vec());
             }
+            self.lasting_queues.insert(name.to_vec());
         } else if key == meta::CLOCK_KEY {
             self.wall_ahead_ms = value.try_into().map_or(0, i64::from_le_bytes);
         } else if key == meta::CLUSTER_KEY {

@@ -14,7 +14,7 @@ use server::exit;
 
 use super::import::{configuration, refusal, unusable, with_exit_code};
 use crate::cli::ExportArguments;
-use crate::text::counted;
+use crate::text::{complain, counted};
 
 /// A job that will be written.
 struct Kept {
@@ -63,6 +63,16 @@ fn export(arguments: ExportArguments) -> Result<ExitCode> {
     }
     out.flush()?;
     eprintln!("{} written", counted(jobs.len() as u64, "job"));
+    let mut code = ExitCode::SUCCESS;
+    for queue in wanted {
+        // The jobs are sorted by queue.
+        let has_jobs = jobs.binary_search_by(|kept| kept.queue.as_slice().cmp(queue)).is_ok();
+        if !has_jobs && !contents.lasting_queues.contains(queue) {
+            let (queue, folder) = (String::from_utf8_lossy(queue), folder.display());
+            complain(&format!("queue {queue}: {folder} has no job of it; check the name"));
+            code = ExitCode::FAILURE;
+        }
+    }
     let losing = jobs.iter().filter(|kept| kept.loses_facts).count() as u64;
     if losing > 0 {
         eprintln!(
@@ -75,7 +85,7 @@ fn export(arguments: ExportArguments) -> Result<ExitCode> {
         eprintln!("lineshaft: only the intact part was read: {refusal}");
         return Ok(ExitCode::from(exit::DAMAGED_DATA));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 impl Kept {

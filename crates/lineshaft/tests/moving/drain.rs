@@ -135,6 +135,28 @@ fn what_workers_hold_stays_and_is_named() {
 }
 
 #[test]
+fn a_named_tube_that_the_source_does_not_have_is_a_failure() {
+    let (old, new) = (lineshaft(), lineshaft());
+    let mut mail = client(&old, "mail");
+    mail.put(0, 0, 60, b"text").unwrap();
+    let drain_of = |words: &[&str]| {
+        let words = words.iter().map(|&word| word.to_owned());
+        let all: Vec<String> = arguments(&old, &new).into_iter().chain(words).collect();
+        run(&std::env::temp_dir(), &all)
+    };
+    let both = ["--tube", "nail", "--tube", "mail"];
+    let (code, said) = drain_of(&[&both[..], &["--dry-run"]].concat());
+    assert!(code == 1 && said.contains("would move 1 job"), "{code} {said}");
+    let (code, said) = drain_of(&both);
+    assert!(code == 1 && said.contains("Moved 1 job."), "{code} {said}");
+    assert!(said.contains("tube nail: it does not exist"), "{said}");
+    assert!(!said.contains("tube mail"), "{said}");
+    // The client still uses the other tube, so it exists without jobs.
+    let (code, said) = drain_of(&["--tube", "mail"]);
+    assert!(code == 0 && said.contains("Moved 0 jobs."), "{code} {said}");
+}
+
+#[test]
 fn a_job_that_the_target_refuses_stays_in_the_source() {
     let Some(old) = original() else { return };
     let small = ["--data", "data", "--max-job-size", "1KiB"];

@@ -45,6 +45,9 @@ fn an_export_makes_the_same_jobs_elsewhere() {
     assert_eq!(mail.stdout.split(|byte| *byte == b'\n').count(), 6);
     let (code, said) = run(place, &["export", "mail", "--data", "nowhere"]);
     assert!(code == 1 && said.contains("nowhere"), "{code} {said}");
+    let (code, said) = run(place, &["export", "nail", "other"]);
+    assert!(code == 1 && said.contains("1 job written"), "{code} {said}");
+    assert!(said.contains("queue nail: ") && !said.contains("queue other: "), "{said}");
 }
 
 #[test]

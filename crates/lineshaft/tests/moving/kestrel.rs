@@ -56,6 +56,8 @@ fn items_come_in_their_order_and_children_stay_children() {
     assert_eq!(all(&jobs, "body"), ["one", "two", "three", "copy", "over"]);
     let left_ms = jobs[2]["expires_ms"].as_u64().unwrap() - now_ms();
     assert!((3_000_000..3_600_000).contains(&left_ms), "it expires in {left_ms} ms");
+    let said = done(place, &["export", "news+empty"]);
+    assert!(said.contains("0 jobs written"), "the folder knows the empty queue: {said}");
     let age_ms = now_ms() - jobs[0]["created_ms"].as_u64().unwrap();
     assert!(age_ms >= 5000, "the age is {age_ms} ms");
 

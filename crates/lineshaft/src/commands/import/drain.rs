@@ -104,15 +104,16 @@ struct Drain<'a> {
 pub(super) fn run(request: &Request) -> Result<ExitCode> {
     let mut source = connect(&request.from)?;
     let left = survey(&mut source, request)?;
+    let code = complain_of_missing(request, &left);
     let jobs: u64 = left.values().map(waiting).sum();
     if request.dry_run && request.as_json {
         print_value(&request.value(&BTreeMap::new(), Some(&left)))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     if request.dry_run {
         print_left(&left)?;
         print_line(&format!("A drain would move {}. Nothing was changed.", counted(jobs, "job")))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let mut target = connect(&request.to)?;
     refuse_itself(&mut source, &mut target)?;
@@ -149,7 +150,7 @@ pub(super) fn run(request: &Request) -> Result<ExitCode> {
     };
     let (rest, held) = (left.values().map(waiting).sum::<u64>(), left.values().map(held).sum());
     if rest + held == 0 {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     if !request.as_json {
         print_line(&format!(
@@ -180,6 +181,21 @@ fn survey(source: &mut Client, request: &Request) -> Result<BTreeMap<String, Sta
         is_wanted.then_some((name, stats))
     });
     Ok(named.collect())
+}
+
+/// Reports the named tubes that the source does not have. `found` is the first survey, because a
+/// tube can disappear when the drain has emptied it. Returns the exit code if nothing else fails.
+fn complain_of_missing(request: &Request, found: &BTreeMap<String, Stats>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for tube in request.tubes.iter().filter(|tube| !found.contains_key(*tube)) {
+        let from = &request.from;
+        complain(&format!(
+            "tube {tube}: it does not exist on {from} (any more); check the name, unless a drain \
+             has emptied this tube before"
+        ));
+        code = ExitCode::FAILURE;
+    }
+    code
 }
 
 fn waiting(stats: &Stats) -> u64 {
