@@ -33,6 +33,10 @@ const PREFIX: &str = "/api/v1";
 /// A connection that was idle for longer is not used again. The server closes idle connections after
 /// five seconds.
 const IDLE_MAX: Duration = Duration::from_secs(3);
+/// A connection that is older is not used again, even if it was never idle. The server closes
+/// connections that are five minutes old: see `AGE_MAX` in `connection.rs` of the crate `http`. The
+/// client cannot notice it, because its runtime does not run between two requests.
+const AGE_MAX: Duration = Duration::from_mins(4);
 
 /// An error of a request to the API.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +92,8 @@ pub(crate) struct ApiClient {
     target: Target,
     authorization: Option<HeaderValue>,
     sender: Option<SendRequest<Full<Bytes>>>,
+    /// When the client connected.
+    opened_at: Instant,
     /// When the connection was last used.
     used_at: Instant,
     /// The address of a socket in a data folder is valid only while this value exists.
@@ -111,12 +117,14 @@ impl ApiClient {
             address: target.to_string(),
             reason: plain_reason(&error),
         })?;
+        let now = Instant::now();
         Ok(ApiClient {
             runtime,
             target,
             authorization,
             sender: None,
-            used_at: Instant::now(),
+            opened_at: now,
+            used_at: now,
             _socket: None,
         })
     }
@@ -220,17 +228,18 @@ impl ApiClient {
             address: self.target.to_string(),
             reason: error.to_string(),
         })?;
-        if self.used_at.elapsed() > IDLE_MAX {
+        if self.used_at.elapsed() > IDLE_MAX || self.opened_at.elapsed() > AGE_MAX {
             self.sender = None;
         }
         self.used_at = Instant::now();
-        let (target, sender) = (&self.target, &mut self.sender);
+        let (target, sender, opened_at) = (&self.target, &mut self.sender, &mut self.opened_at);
         self.runtime.block_on(async {
             let is_open = match sender {
                 Some(sender) => sender.ready().await.is_ok(),
                 None => false,
             };
             if !is_open {
+                *opened_at = Instant::now();
                 let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect(target)).await;
                 let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
                 *sender = Some(connected.map_err(|error| ApiError::Unreachable {
@@ -311,4 +320,43 @@ pub(crate) fn segment(queue: &str) -> String {
 /// A name as a segment of a path, in the form in which the API shows it.
 pub(crate) fn shown_segment(shown: &str) -> String {
     percent_encoding::utf8_percent_encode(shown, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn an_old_connection_is_replaced_although_it_is_in_use() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = Address::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port };
+        // The answer to each request is the number of its connection.
+        let server = std::thread::spawn(move || {
+            for number in 1..=2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                for line in lines.map_while(Result::ok) {
+                    if line.is_empty() {
+                        let answer =
+                            format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{number}");
+                        stream.write_all(answer.as_bytes()).unwrap();
+                    }
+                }
+            }
+        });
+        let mut client = ApiClient::new(Target::plain(address), None).unwrap();
+        let mut connection = |age: Duration| {
+            client.opened_at = Instant::now().checked_sub(age).unwrap();
+            client.get::<u64>("/operations/1").unwrap()
+        };
+        // The first request connects.
+        let ages = [0, 60, 300, 60].map(Duration::from_secs);
+        assert_eq!(ages.map(&mut connection), [1, 1, 2, 2]);
+        drop(client);
+        server.join().unwrap();
+    }
 }
