@@ -233,7 +233,9 @@ fn collect(
     shared: &Shared,
     print_ids: bool,
 ) -> Result<()> {
-    let mut ids = io::BufWriter::new(io::stdout().lock());
+    // Only for ids, keep the output locked. The handler of Ctrl-C can print the summary as JSON
+    // there at any time, and would wait for the lock for ever. No command line asks for both.
+    let mut ids = print_ids.then(|| io::BufWriter::new(io::stdout().lock()));
     let mut last = 0;
     let unprinted = |last: u64| {
         let unit = shared.tally().noun();
@@ -244,7 +246,9 @@ fn collect(
             Ok(next) => next,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                ids.flush().with_context(|| unprinted(last))?;
+                if let Some(ids) = &mut ids {
+                    ids.flush().with_context(|| unprinted(last))?;
+                }
                 match pending.recv() {
                     Ok(next) => next,
                     Err(_) => break,
@@ -266,12 +270,15 @@ fn collect(
                 note(number, answer, shared)
             }
         };
-        if print_ids {
+        if let Some(ids) = &mut ids {
             let id = id.map(|id| id.to_string()).unwrap_or_default();
             writeln!(ids, "{id}").with_context(|| unprinted(last))?;
         }
     }
-    ids.flush().context("cannot print the ids")
+    match &mut ids {
+        Some(ids) => ids.flush().context("cannot print the ids"),
+        None => Ok(()),
+    }
 }
 
 /// Adds a reply to the tally. Returns the job's name if the server accepted the job.

@@ -165,6 +165,27 @@ fn unread_ids_end_it_with_an_error() {
 }
 
 #[test]
+fn an_interrupt_ends_it_while_it_waits_for_input() {
+    for world in World::each() {
+        for (queue, form) in [("json", "--json"), ("ids", "--ids"), ("quiet", "--quiet")] {
+            let mut tool = world.start(&["put", form, queue]);
+            let mut input = tool.child.stdin.take().unwrap();
+            input.write_all(b"one\n").unwrap();
+            let tube = format!("stats-tube {queue}");
+            wait_until("the job", || world.stat(&tube, "current-jobs-ready") == "1");
+            tool.signal(Signal::INT);
+            let output = tool.wait();
+            drop(input);
+            assert_eq!(output.status.code(), Some(130), "{form}: {output:?}");
+            let rest = "lineshaft: interrupted; jobs in flight may be in the queue, too\n";
+            assert!(output.stderr.ends_with(rest), "{form}: {output:?}");
+            let has_summary = output.stdout.starts_with('{') && output.stdout.contains("\"put\":");
+            assert_eq!(has_summary, form == "--json", "{form}: {output:?}");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_goes_away_is_noticed_while_the_input_is_idle() {
     for mut world in World::each() {
         let mut tool = world.start(&["put", "--ids", "log"]);

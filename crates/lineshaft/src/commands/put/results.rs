@@ -215,10 +215,13 @@ impl Printer<'_> {
 
     fn write(&mut self, data: &[u8]) -> io::Result<()> {
         let output = &mut self.output;
-        self.shared.bar.suspend(|| {
+        let mut write = || {
             output.write_all(data)?;
             output.flush()
-        })
+        };
+        // `suspend` keeps the bar locked, and the handler of Ctrl-C waits for the bar. So do not
+        // use it without need: the reader of the output may be slow.
+        if self.shared.bar.is_hidden() { write() } else { self.shared.bar.suspend(write) }
     }
 
     /// Writes a warning to standard error, as whole lines. The warning names the job if there are

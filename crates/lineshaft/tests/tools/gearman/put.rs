@@ -1,7 +1,8 @@
 //! Tests `lineshaft put` with Gearman: background jobs and results.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
+use rustix::process::Signal;
 use testkit::process::free_port;
 
 use super::connection::{Connection, WORK_DATA, WORK_EXCEPTION, WORK_WARNING};
@@ -217,6 +218,24 @@ fn an_unread_result_ends_the_wait_with_an_error() {
         let reason = "lineshaft: cannot print the result of line 1; put stops waiting for it and for later \
                       ones: ";
         assert!(output.stderr.contains(reason), "{output:?}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_while_the_results_are_not_read() {
+    for world in World::each_gearman() {
+        let (put, mut output) = world.start_piped(&["put", "f", "--wait", "x"]);
+        let mut worker = Connection::open(&world);
+        let handle = worker.take("f");
+        // It does not fit into a pipe.
+        worker.send(WORK_DATA, &[&handle, &vec![b'x'; 256 * 1024]]);
+        output.read_exact(&mut [0]).unwrap();
+        put.signal(Signal::INT);
+        let ended = put.wait();
+        drop(output);
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        let rest = "lineshaft: interrupted; put waits for no more results\n";
+        assert!(ended.stderr.ends_with(rest), "{ended:?}");
     }
 }
 
