@@ -171,6 +171,34 @@ fn a_job_that_the_target_refuses_stays_in_the_source() {
     assert_eq!(client(&new, "mail").reserve(0).unwrap().unwrap().body, b"small");
 }
 
+#[test]
+fn a_job_that_the_target_had_stays_as_it_is() {
+    let old = lineshaft();
+    let policy = "[[policy]]\nmatch = \"mail\"\nunique = { by = \"body\" }\n";
+    let new = Program::serve(path(), &["--data", "data"]).with_configuration(policy);
+    let new = new.start().unwrap();
+    let mut there = client(&new, "mail");
+    let ready = there.put(0, 0, 60, b"ready there").unwrap();
+    let delayed = there.put(0, 500, 60, b"delayed there").unwrap();
+    let mut mail = client(&old, "mail");
+    for body in [&b"ready there"[..], b"delayed there", b"new", b"new"] {
+        mail.put(0, 0, 60, body).unwrap();
+        let id = mail.reserve(0).unwrap().unwrap().id;
+        mail.expect(&format!("bury {id} 7"), "BURIED").unwrap();
+    }
+    let (code, said) = drain(&old, &new);
+    assert!(code == 0 && said.contains("mail: 0 ready, 0 delayed, 4 buried"), "{code} {said}");
+    assert!(said.contains("3 buried jobs: joined with jobs that the target had"), "{said}");
+    for (id, state) in [(ready, "ready"), (delayed, "delayed")] {
+        assert_eq!(stat(&mut there, id, "state"), state);
+        assert_eq!(stat(&mut there, id, "buries"), "0");
+    }
+    let moved = there.peek("peek-buried").unwrap().unwrap();
+    assert_eq!(moved.body, b"new");
+    assert_eq!(stat(&mut there, moved.id, "pri"), "7");
+    assert_eq!(there.stats("stats-tube mail").unwrap()["current-jobs-buried"], "1");
+}
+
 const JOBS: usize = 5000;
 
 fn fill_with_many(server: &Server) {

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
@@ -94,8 +95,13 @@ struct Drain<'a> {
     target: Client,
     moved: BTreeMap<String, Moved>,
     /// Jobs that may have been done twice: while the drain copied the job, a worker of the source
-    /// took it, and a worker of the target took the copy.
+    /// took it, and the drain could not remove the copy, for example because a worker of the
+    /// target took it.
     doubled: u64,
+    /// Buried jobs whose answer was a job that the target had: see [`Copied`].
+    joined: u64,
+    /// The highest id that the target has answered so far.
+    newest: u64,
     interrupts: Interrupts,
     bar: ProgressBar,
 }
@@ -122,6 +128,8 @@ pub(super) fn run(request: &Request) -> Result<ExitCode> {
         target,
         moved: BTreeMap::new(),
         doubled: 0,
+        joined: 0,
+        newest: 0,
         interrupts: Interrupts::listen(|_| ()).context("cannot listen for signals")?,
         bar: bar(jobs),
     };
@@ -138,6 +146,7 @@ pub(super) fn run(request: &Request) -> Result<ExitCode> {
     if request.as_json {
         let mut value = request.value(&drain.moved, left.as_ref());
         value["perhaps_twice"] = drain.doubled.into();
+        value["joined"] = drain.joined.into();
         print_value(&value)?;
     }
     done.with_context(|| {
@@ -223,6 +232,18 @@ struct Taken {
     ttr_s: u32,
 }
 
+/// The target's answer to a put. It need not be a copy of the job: with the policy `unique`, it can
+/// be a job with the same key that the target had before. This other job must stay as it is.
+struct Copied {
+    id: u64,
+    /// When the drain began to put the job.
+    asked_at: Instant,
+    /// The delay of the put.
+    delay_seconds: u32,
+    /// False if this is the answer to another put of the drain, too.
+    is_alone: bool,
+}
+
 impl Drain<'_> {
     /// Drains all tubes repeatedly, until one pass moves no job.
     fn all(&mut self, source: &mut Client, mut tubes: Vec<String>) -> Result<()> {
@@ -286,19 +307,28 @@ impl Drain<'_> {
     /// the source. Returns the number of acknowledged jobs.
     fn hand_over(&mut self, source: &mut Client, taken: &[Taken]) -> Result<u64> {
         let puts = taken.iter().map(Taken::put).collect::<Vec<_>>();
+        let asked_at = Instant::now();
         let replies = self.target.put_all(&puts)?;
-        let mut ids = Vec::new();
+        let mut ids: Vec<(u64, Copied)> = Vec::new();
         let mut refused = None;
         for (taken, reply) in taken.iter().zip(replies) {
             match reply {
-                Reply::Inserted(id) => ids.push((taken.job.id, id)),
+                Reply::Inserted(id) => {
+                    let copy = self.copied(id, taken, asked_at);
+                    if !copy.is_alone {
+                        for (_, earlier) in &mut ids {
+                            earlier.is_alone &= earlier.id != id;
+                        }
+                    }
+                    ids.push((taken.job.id, copy));
+                }
                 reply => refused = refused.or(Some(refusal(&taken.job, &reply))),
             }
         }
         let commands: Vec<String> = ids.iter().map(|(old, _)| format!("delete {old}")).collect();
-        for ((_, new), reply) in ids.iter().zip(source.ask_all(&commands)?) {
+        for ((_, copy), reply) in ids.iter().zip(source.ask_all(&commands)?) {
             if reply != Reply::Deleted {
-                self.take_back(*new)?;
+                self.take_back(copy, WaitingState::Ready)?;
             }
         }
         self.bar.inc(ids.len() as u64);
@@ -308,10 +338,31 @@ impl Drain<'_> {
         }
     }
 
+    fn copied(&mut self, id: u64, taken: &Taken, asked_at: Instant) -> Copied {
+        // A new job has a higher id than all jobs before it.
+        let is_alone = id > self.newest;
+        self.newest = self.newest.max(id);
+        Copied { id, asked_at, delay_seconds: taken.schedule.delay_seconds, is_alone }
+    }
+
+    /// Whether the put made this job, and nobody else has changed it. `state` and `reserves` are
+    /// what the drain has made of it since.
+    fn is_own(&mut self, copy: &Copied, state: WaitingState, reserves: u64) -> Result<bool> {
+        let Some(stats) = self.target.stats_job(copy.id)? else { return Ok(false) };
+        // The clock of the target can be a bit faster.
+        let age_max_s = copy.asked_at.elapsed().as_secs() + 1;
+        Ok(copy.is_alone
+            && stats.get("state") == Some(state.word())
+            && stats.number("age") <= age_max_s
+            && stats.number("delay") == u64::from(copy.delay_seconds)
+            && stats.number("reserves") == reserves)
+    }
+
     /// Removes the target's copy of a job, because a worker of the source has taken the job
-    /// meanwhile.
-    fn take_back(&mut self, id: u64) -> Result<()> {
-        if !self.target.delete(id)? {
+    /// meanwhile. `state` is the state of the copy.
+    fn take_back(&mut self, copy: &Copied, state: WaitingState) -> Result<()> {
+        let reserves = u64::from(state == WaitingState::Buried);
+        if !self.is_own(copy, state, reserves)? || !self.target.delete(copy.id)? {
             self.doubled += 1;
         }
         Ok(())
@@ -339,20 +390,26 @@ impl Drain<'_> {
             WaitingState::Buried | WaitingState::Ready => UNTIL_BURIED_S.into(),
         };
         let taken = Taken::of(job, &stats, u32::try_from(delay_s).unwrap_or(u32::MAX));
+        let asked_at = Instant::now();
         let replies = self.target.put_all(&[taken.put()])?;
-        let new = match &replies[..] {
-            [Reply::Inserted(id)] => *id,
+        let copy = match &replies[..] {
+            [Reply::Inserted(id)] => self.copied(*id, &taken, asked_at),
             [reply] => bail!(refusal(&taken.job, reply)),
             _ => unreachable!("each command has one reply"),
         };
         if state == WaitingState::Buried {
-            let held = self.target.reserve_job(new)?.is_some();
-            if !held || !self.target.bury(new, taken.schedule.priority)? {
-                bail!("the target cannot bury job {new}, the copy of job {old}");
+            if self.is_own(&copy, WaitingState::Delayed, 0)? {
+                let new = copy.id;
+                let held = self.target.reserve_job(new)?.is_some();
+                if !held || !self.target.bury(new, taken.schedule.priority)? {
+                    bail!("the target cannot bury job {new}, the copy of job {old}");
+                }
+            } else {
+                self.joined += 1;
             }
         }
         if !source.delete(old)? {
-            self.take_back(new)?;
+            self.take_back(&copy, state)?;
         }
         self.bar.inc(1);
         Ok(true)
@@ -370,6 +427,13 @@ impl Drain<'_> {
             writeln!(
                 out,
                 "  {jobs}: perhaps done twice, because workers of both servers took them"
+            )?;
+        }
+        if self.joined > 0 {
+            let jobs = counted(self.joined, "buried job");
+            writeln!(
+                out,
+                "  {jobs}: joined with jobs that the target had, which stay as they are"
             )?;
         }
         Ok(())
