@@ -215,7 +215,7 @@ fn same(principal: &Principal, queue: &Queue, shown: &Shown<'_>) -> Equal {
         kicks
     };
     let kicks = if queue.dead > 0 {
-        let redrives = kicks.job_command_of(&["redrive"], name, &[]);
+        let redrives = kicks.command_of(&["redrive"], &[name]);
         redrives.request("POST", "/operations", Some(operations("redrive")))
     } else {
         kicks

@@ -20,6 +20,8 @@ fn operators_choose_and_count_dead_letters() {
     let page = world.show("/queues/mail");
     let option = "<option value=\"reported\">the worker reported a failure</option>";
     assert!(page.text.contains(option), "{}", page.text);
+    // The command reaches the server over HTTP, also if no client of beanstalkd can.
+    assert!(page.text.contains("<code>lineshaft redrive mail</code>"), "{}", page.text);
     let secret = csrf(&page);
     let redrive = |more: &[(&str, &str)]| -> Shown {
         let fields = [&[("csrf", secret.as_str())], more].concat();
