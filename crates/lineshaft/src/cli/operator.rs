@@ -3,16 +3,27 @@
 use std::path::PathBuf;
 
 use api::types::DeathCause;
-use clap::{Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
 use notation::address::ServerName;
 use notation::duration;
 
-use super::tools::TlsArguments;
+use super::tools::{TlsArguments, refuse};
 use crate::client::WaitingState;
 
-/// Where the API is, and who asks.
-#[derive(Debug, Clone, Default, Args)]
+/// Where the API is, and who asks. At most one of `http` and `config` has a value.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ApiArguments {
+    pub http: Option<ServerName>,
+    pub token_file: Option<PathBuf>,
+    pub config: Option<PathBuf>,
+    pub tls: TlsArguments,
+}
+
+/// Where the API is, and who asks, as clap reads it. `conflicts_with` would refuse `--config` if
+/// the environment has the address, because to clap, such a value is one that the user gave.
+#[derive(Args)]
+struct GivenArguments {
     /// HTTP address of the server: HOST:PORT, unix:PATH or tls:HOST:PORT; default: the socket of
     /// the data folder, or 127.0.0.1:7300
     #[arg(long, env = "LINESHAFT_HTTP", value_name = "ADDRESS")]
@@ -21,10 +32,40 @@ pub(crate) struct ApiArguments {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Configuration file that names the data folder; default: ./lineshaft.toml, if it exists
-    #[arg(long, value_name = "FILE", conflicts_with = "http")]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub tls: TlsArguments,
+}
+
+impl Args for ApiArguments {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        GivenArguments::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        GivenArguments::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for ApiArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_variable = matches.value_source("http") == Some(ValueSource::EnvVariable);
+        let given = GivenArguments::from_arg_matches(matches)?;
+        let GivenArguments { mut http, token_file, config, tls } = given;
+        if config.is_some() && is_variable {
+            http = None;
+        }
+        if config.is_some() && http.is_some() {
+            return Err(refuse("--config and --http both name the server: use one of them"));
+        }
+        Ok(ApiArguments { http, token_file, config, tls })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ApiArguments::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl ApiArguments {

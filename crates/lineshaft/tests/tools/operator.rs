@@ -138,6 +138,24 @@ fn the_servers_user_is_an_admin_at_the_socket_of_the_folder() {
 }
 
 #[test]
+fn a_named_configuration_overrides_the_address_in_the_environment() {
+    let site = Site::new();
+    let config = site.data.path().join("other.toml");
+    std::fs::write(&config, format!("data.dir = {:?}\n", site.data.path())).unwrap();
+    let ping = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(LINESHAFT);
+        command.arg("ping").args(arguments).env("LINESHAFT_HTTP", "127.0.0.1:1").output().unwrap()
+    };
+    assert_eq!(ping(&[]).status.code(), Some(1), "nothing listens there");
+    let config = ["--config", config.to_str().unwrap()];
+    let answered = ping(&config);
+    assert_eq!(answered.status.code(), Some(0), "{answered:?}");
+    let http = site.http();
+    let refused = ping(&[&config[..], &["--http", &http]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+#[test]
 fn operators_connect_through_tls() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(folder.path(), "authority").unwrap();
