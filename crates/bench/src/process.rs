@@ -36,8 +36,8 @@ fn wait_time(schedstat: &Path) -> Duration {
     Duration::from_nanos(waited.unwrap_or(0))
 }
 
-/// The threads on which a request to a server depends: the caller's thread, and the server's main
-/// thread and committers.
+/// The threads on which a request to a server depends: the caller's thread, and the server's I/O
+/// threads and committers. In other servers, the main thread serves the requests.
 #[derive(Debug)]
 pub(crate) struct RequestThreads(Vec<PathBuf>);
 
@@ -47,13 +47,19 @@ impl RequestThreads {
         let mut files = vec![PathBuf::from("/proc/thread-self/schedstat")];
         let tasks = format!("/proc/{pid}/task");
         let main = Path::new(&tasks).join(pid.to_string());
+        let mut has_io_threads = false;
         for task in fs::read_dir(&tasks).with_context(|| format!("cannot look at {tasks}"))? {
             let task = task?.path();
             // A thread can end after it was listed.
             let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
-            if task == main || name.trim_end().starts_with("log-commit") {
+            let is_io_thread = name.starts_with("io-");
+            has_io_threads |= is_io_thread;
+            if is_io_thread || name.starts_with("log-commit") {
                 files.push(task.join("schedstat"));
             }
+        }
+        if !has_io_threads {
+            files.push(main.join("schedstat"));
         }
         Ok(RequestThreads(files))
     }

@@ -25,8 +25,6 @@ impl Shared {
     /// One step of the reclaim thread.
     pub(crate) fn reclaim_if_wanted(&self, now: Millis) -> Step {
         self.look_at_disk(now);
-        // Turns do this, too. But perhaps no client comes.
-        self.write_owed(now);
         match self.reclaim_step(now) {
             Ok(true) if self.reclaim_hurries() => Step::WorkedInHaste,
             Ok(true) => Step::Worked,
@@ -63,6 +61,8 @@ impl Shared {
     /// Does a slice of work, if reclaim is wanted. Returns false if there was nothing to do.
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
         let Some(log) = &self.log else { return Ok(false) };
+        // Turns do this, too. But perhaps no client comes.
+        self.write_owed(now);
         let done = self.reclaim_some(log, now);
         // Clients rest only for a reclaim that makes progress.
         let rests = if matches!(done, Ok(true)) { log.reclaim_lag() } else { 0 };

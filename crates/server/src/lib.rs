@@ -13,7 +13,7 @@
 //!
 //! Each I/O thread owns its connections. It sleeps until a socket is ready, the broker has an
 //! event, or the log has released replies. The first I/O thread also handles the broker's alarms.
-//! The tasks that accept connections and handle signals run in the runtime of this thread.
+//! The tasks that accept connections and handle signals run on the main thread, in its runtime.
 //!
 //! Invariants: no thread makes a system call or awaits while it holds the broker's lock. No reply
 //! is sent before the log has released it. An idle connection uses no time and no buffer.

@@ -257,8 +257,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
 
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
     // The first mailbox, that of the first thread, also gets the broker's alarms.
-    let own = |inbox: &Arc<Inbox>| IoThread::new(shared.clone(), inbox.clone());
-    let threads: io::Result<Vec<IoThread>> = inboxes.iter().map(own).collect();
+    let thread_of = |inbox: &Arc<Inbox>| IoThread::new(shared.clone(), inbox.clone());
+    let threads: io::Result<Vec<IoThread>> = inboxes.iter().map(thread_of).collect();
     let threads = threads.map_err(failed("watch sockets"))?;
 
     let traces = Exporter::spawn(&config.traces, &broker, clock, host_name())

@@ -46,8 +46,8 @@ pub(crate) fn own_descriptors(io_threads: usize, listeners: usize, has_traces: b
 /// of another node takes three at the leader: the link to that node, and both ends of a pair of
 /// sockets. At the other node, it takes two.
 pub(crate) fn descriptors_in_cluster(descriptors: u64, own: usize) -> u64 {
-    let own = own as u64 + CLUSTER_DESCRIPTORS;
-    own + descriptors.saturating_sub(own) / 3
+    let reserved = own as u64 + CLUSTER_DESCRIPTORS;
+    own as u64 + descriptors.saturating_sub(reserved) / 3
 }
 
 /// The current limits, shared by all threads.

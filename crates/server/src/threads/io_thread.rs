@@ -286,7 +286,12 @@ impl IoThread {
             return false;
         }
         let has_busy = !self.busy_reads.is_empty() && !self.must_busy_wait();
-        !self.reads.is_empty() || !self.handshakes.is_empty() || has_busy
+        self.has_reads() || has_busy
+    }
+
+    /// Whether there are sockets to read that wait for no rest.
+    fn has_reads(&self) -> bool {
+        !self.reads.is_empty() || !self.handshakes.is_empty()
     }
 
     fn must_busy_wait(&self) -> bool {
@@ -297,7 +302,7 @@ impl IoThread {
     fn wait_end(&self) -> Option<Millis> {
         let do_wait = !self.busy_reads.is_empty()
             || !self.resumed.is_empty()
-            || (self.waiting == Waiting::All && !self.reads.is_empty());
+            || (self.waiting == Waiting::All && self.has_reads());
         let left_ms = if self.waiting == Waiting::Nobody {
             self.rests.busy_rest_left().as_millis() as u64
         } else {

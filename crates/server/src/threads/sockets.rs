@@ -131,6 +131,7 @@ mod tests {
     use std::io::Write as _;
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
     use super::*;
 
@@ -187,11 +188,13 @@ mod tests {
     fn a_wake_up_ends_the_sleep_or_the_next_one() {
         let mut sockets = Sockets::new().unwrap();
         let waker = sockets.waker().unwrap();
+        let begun = Instant::now();
         waker.wake_by_ref();
         assert!(wait(&mut sockets).is_empty());
         let thread = std::thread::spawn(move || waker.wake());
         assert!(wait(&mut sockets).is_empty());
         thread.join().unwrap();
+        assert!(begun.elapsed() < LONG, "a sleep lasted for its whole time");
     }
 
     #[test]

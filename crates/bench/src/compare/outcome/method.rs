@@ -73,7 +73,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
          from the processors and the disk of the machine: compare a row with the one that is most\n  \
          like it.\n\
          - \"p99 without waits for a processor\" (L3) leaves out the time in which the client's thread,\n  \
-         the server's main thread or its committer was ready to run, while another thread had its\n  \
+         the server's I/O thread or its committer was ready to run, while another thread had its\n  \
          processor. So it shows what the load costs a quiet client where each thread gets a\n  \
          processor at once.\n\
          - One and two I/O threads (T17b): the servers take turns as with many queues. Each can use\n  \

@@ -84,6 +84,7 @@ impl IoThread {
                 if !mem::replace(&mut connection.in_bulky, true) {
                     self.bulky.push_back(place);
                 }
+                self.recount(place);
             }
         }
         self.touched = touched;
