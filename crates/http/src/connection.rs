@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use origin::Gate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::answer::{Site, claims, complete, forbidden};
+use crate::answer::{Site, claims, complete, forbidden, only_looks};
 use crate::guarded::Guarded;
 use crate::peer::Peer;
 use crate::stall::Stalling;
@@ -39,6 +39,12 @@ const AGE_MAX: Duration = Duration::from_mins(5);
 /// a client that reads nothing still applies.
 #[derive(Copy, Clone, Debug)]
 pub struct LongResponse;
+
+/// In the extensions of a response: if too many long responses are unread, an error can replace it,
+/// although the method is not GET or HEAD. A site that reads by POST sets it, because the memory of
+/// these responses must stay limited. No long response to a change may have it.
+#[derive(Copy, Clone, Debug)]
+pub struct ReplaceableResponse;
 
 /// The client of a connection, and the rules of the listener.
 #[derive(Clone, Debug)]
@@ -69,11 +75,15 @@ pub async fn serve<S, R>(
         let guard = begin_request();
         let (site, client, unread) = (site.clone(), client.clone(), unread.clone());
         let long = long.clone();
+        let only_looks = only_looks(request.method());
         async move {
             let answer = reply(&site, client, unread.clone(), request).await;
             let is_long = answer.extensions().get::<LongResponse>().is_some();
             let guard = (guard, is_long.then_some(long));
-            let mut answer = unread.admit(answer).map(|body| Guarded { body, _guard: guard });
+            let is_replaceable =
+                only_looks || answer.extensions().get::<ReplaceableResponse>().is_some();
+            let mut answer =
+                unread.admit(answer, is_replaceable).map(|body| Guarded { body, _guard: guard });
             mark(&mut answer);
             Ok::<_, Infallible>(answer)
         }
@@ -256,6 +266,32 @@ mod tests {
             }
         });
         assert!(open >= 3 * AGE_MAX, "{open:?}");
+    }
+
+    #[test]
+    fn a_refusal_replaces_no_answer_to_a_change() {
+        // Each of these responses is longer than the limit of all of them.
+        let bytes = 33 << 20;
+        let reads_by_post = move || async move {
+            let mut response = complete(answer(StatusCode::OK, TEXT, "x".repeat(bytes)));
+            response.extensions_mut().insert(ReplaceableResponse);
+            response
+        };
+        let reading = Site::new(Router::new().fallback(reads_by_post));
+        for (site, method, wanted) in [
+            (site(bytes), "GET", "HTTP/1.1 503"),
+            (site(bytes), "POST", "HTTP/1.1 200"),
+            (reading, "POST", "HTTP/1.1 503"),
+        ] {
+            run_at(site, async |mut peer: DuplexStream| {
+                let request =
+                    format!("{method} / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+                peer.write_all(request.as_bytes()).await.unwrap();
+                let mut status = [0; 12];
+                peer.read_exact(&mut status).await.unwrap();
+                assert_eq!(String::from_utf8_lossy(&status), wanted, "{method}");
+            });
+        }
     }
 
     #[test]

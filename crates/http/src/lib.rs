@@ -30,7 +30,7 @@ pub use answer::{
     method_not_allowed, only_looks,
 };
 pub use cluster::ClusterFacts;
-pub use connection::{Client, LongResponse, serve};
+pub use connection::{Client, LongResponse, ReplaceableResponse, serve};
 pub use door::{Door, DoorError, DoorSession, SessionKind, between_turns};
 pub use metrics::{ProcessFacts, QueueTimes, RequestTimes, escaped_name};
 pub use overview::{Overview, QueueNames, health_router, metrics_router};

@@ -13,7 +13,8 @@ use hyper::{Response, StatusCode};
 
 use crate::answer::{TEXT, answer, complete};
 
-/// Memory limit for the unread long responses of one site.
+/// Memory limit for the unread long responses of one site, beyond which it refuses to read more.
+/// Responses to changes count, but the site never refuses them.
 const BYTES_MAX: usize = 32 << 20;
 /// Responses are sent in pieces of this size. The memory limit does not count shorter responses:
 /// they need little memory, because the connections of a site are limited.
@@ -51,13 +52,19 @@ impl Unread {
         }
     }
 
-    /// Returns the response. If the response would exceed the limit, returns an error response
-    /// instead.
-    pub(crate) fn admit(&self, asked_for: Response<Body>) -> Response<Pieces> {
+    /// Returns the response. If the response would exceed the limit and is replaceable, returns an
+    /// error response instead. A response to a change is not replaceable: the change has happened,
+    /// and the client would not learn its result.
+    pub(crate) fn admit(
+        &self,
+        asked_for: Response<Body>,
+        is_replaceable: bool,
+    ) -> Response<Pieces> {
         let (head, body) = asked_for.into_parts();
         let pieces = Pieces::of(body, self.clone());
         let len = pieces.unread_bytes();
-        if len <= PIECE_BYTES || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX {
+        let has_room = || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX;
+        if !is_replaceable || len <= PIECE_BYTES || has_room() {
             return Response::from_parts(head, pieces.counted());
         }
         let text = "too many long responses wait to be read; try again later\n";
@@ -193,24 +200,34 @@ mod tests {
     #[test]
     fn long_unread_answers_are_bounded_and_short_ones_are_not() {
         let unread = unread();
-        let mut kept: Vec<Response<Pieces>> = (0..4).map(|_| unread.admit(long())).collect();
+        let mut kept: Vec<Response<Pieces>> = (0..4).map(|_| unread.admit(long(), true)).collect();
         assert!(kept.iter().all(|answer| answer.status() == StatusCode::OK));
-        assert_eq!(unread.admit(long()).status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(unread.admit(long(), true).status(), StatusCode::SERVICE_UNAVAILABLE);
         let used_bytes = || unread.broker.get().unwrap().memory_usage().used_bytes;
         let full_bytes = used_bytes();
         assert!(full_bytes >= BYTES_MAX as u64, "they are in the account");
         let short = Response::new(Body::from(vec![0; PIECE_BYTES]));
-        assert_eq!(unread.admit(short).status(), StatusCode::OK);
+        assert_eq!(unread.admit(short, true).status(), StatusCode::OK);
         drop(kept.pop());
         assert_eq!(full_bytes - used_bytes(), BYTES_MAX as u64 / 4);
-        assert_eq!(unread.admit(long()).status(), StatusCode::OK);
+        assert_eq!(unread.admit(long(), true).status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn the_answer_to_a_change_is_counted_and_never_replaced() {
+        let unread = unread();
+        let _kept: Vec<Response<Pieces>> = (0..5).map(|_| unread.admit(long(), false)).collect();
+        let next = unread.admit(long(), false);
+        assert_eq!((next.status(), next.body().unread_bytes()), (StatusCode::OK, BYTES_MAX / 4));
+        assert_eq!(unread.bytes.load(Ordering::Relaxed), BYTES_MAX / 4 * 6);
+        assert_eq!(unread.admit(long(), true).status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[test]
     fn an_answer_leaves_in_pieces() {
         let unread = unread();
         let bytes: Vec<u8> = (0..3 * PIECE_BYTES + 5).map(|index| (index % 251) as u8).collect();
-        let mut body = unread.admit(Response::new(Body::from(bytes.clone()))).into_body();
+        let mut body = unread.admit(Response::new(Body::from(bytes.clone())), true).into_body();
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
         let mut left = Vec::new();
         while let Some(piece) = next(&mut body) {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::Router;
 use broker::{Broker, Clock, Millis};
 use http_api::{
-    Answer, HTML, Head, ProcessFacts, Request, Site, TEXT, answer, claims, complete, forbidden,
-    head_of, method_not_allowed, only_looks,
+    Answer, HTML, Head, ProcessFacts, ReplaceableResponse, Request, Site, TEXT, answer, claims,
+    complete, forbidden, head_of, method_not_allowed, only_looks,
 };
 use hyper::header::{ALLOW, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -458,7 +458,12 @@ impl KestrelAdmin {
         let admin = self.clone();
         let page = move |request: Request| {
             let admin = admin.clone();
-            async move { complete(admin.reply(&head_of(request)).answer().await) }
+            async move {
+                let mut response = complete(admin.reply(&head_of(request)).answer().await);
+                // Only commands that read have long responses, also by POST.
+                response.extensions_mut().insert(ReplaceableResponse);
+                response
+            }
         };
         Site::new(Router::new().fallback(page)).with_tick(move || self.tick())
     }
