@@ -28,7 +28,7 @@ use crate::cold::waits::Waits;
 use crate::core::Core;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
-use crate::{Answer, BrokerError, Caller, Event};
+use crate::{Answer, BrokerError, Caller, Event, Turn};
 
 /// A block stays in memory if fewer jobs of it can become cold than the head of a queue has,
 /// divided by this number. The default is 32 jobs.
@@ -249,8 +249,7 @@ impl Caller<'_> {
     pub fn is_job_at_hand(&mut self, id: JobId) -> bool {
         let core = &mut *self.core;
         let is_absent = core.cold.waits.end(self.session).is_some_and(|job| job.is_absent(id));
-        let is_new = id.0 >= core.engine.next_number();
-        if is_absent || is_new || !core.cold.has_absent_jobs() || core.engine.slot(id).is_ok() {
+        if is_absent || !core.needs_search(id) {
             return true;
         }
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
@@ -260,7 +259,19 @@ impl Caller<'_> {
     }
 }
 
+impl Turn<'_> {
+    /// Whether [`Caller::is_job_at_hand`] would begin a search for this job in the log.
+    pub fn needs_search(&self, id: JobId) -> bool {
+        self.core.needs_search(id)
+    }
+}
+
 impl Core {
+    fn needs_search(&self, id: JobId) -> bool {
+        let is_new = id.0 >= self.engine.next_number();
+        !is_new && self.cold.has_absent_jobs() && self.engine.slot(id).is_err()
+    }
+
     /// Whether the records of jobs take more memory than the limit. `is_cooling`: than seven
     /// eighths of it.
     fn has_too_many_jobs(&self, is_cooling: bool) -> bool {

@@ -36,7 +36,7 @@ pub use statistics::LogStats;
 ///   `count_work`, `send_more_news`, and so on.
 /// - Admission, before a request: `admits_queue`, `admits_child`, `admits_body`, `draining`.
 /// - Statistics: `totals`, `log_stats`, `queue_stats`, `item_stats`, `job_status`, `work_progress`,
-///   and so on.
+///   `needs_search`, and so on.
 /// - What sessions do: `session_at`, `session_info`, `next_held`, `holder`, and so on.
 /// - Listings: `next_queue`, `next_item_queue`, `next_submitted`, `next_registration`, and so on.
 /// - Positions of statistics and listings: `after_all`, `after_named`, `after_facts`.

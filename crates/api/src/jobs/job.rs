@@ -171,13 +171,19 @@ impl Api {
     /// A session that has this job in memory, if the job exists.
     pub(crate) async fn session_with(&self, id: JobId) -> Result<DoorSession, Problem> {
         let session = self.setup.door.session(SessionKind::Reader);
+        let needs_search = self.turn().needs_search(id);
+        if !needs_search {
+            return Ok(session);
+        }
         let finders = self.finders.clone();
-        // The search continues even if the client has gone. So it counts until its end.
-        let found = tokio::spawn(async move {
-            let _permit = finders.acquire_owned().await;
-            session.job_at_hand(id).await.map(|()| session)
-        });
-        in_time(async {
+        in_time(async move {
+            // This wait ends with its request, so the requests that wait here are limited.
+            let permit = finders.acquire_owned().await.ok();
+            // The search continues even if the client has gone. So it counts until its end.
+            let found = tokio::spawn(async move {
+                let _permit = permit;
+                session.job_at_hand(id).await.map(|()| session)
+            });
             // A panic there has been reported. It ends this request, too.
             found.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
         })

@@ -7,10 +7,12 @@ use api::types::Role;
 use broker::{Broker, JobId, NewJob, Options, Patience};
 use serde_json::{Value, json};
 
-use crate::world::{NOW, World};
+use crate::world::{NOW, World, request};
 
 /// More jobs than one request searches.
 const JOBS: u64 = 20_500;
+/// Enough jobs that most of them leave the memory.
+const FEW_JOBS: u64 = 6_000;
 
 /// Does the work of the broker's threads.
 fn work(world: &World) {
@@ -29,15 +31,37 @@ fn cool(world: &World) {
     assert!(world.broker.cold_jobs() > JOBS / 2, "{} jobs are cold", world.broker.cold_jobs());
 }
 
-/// A world with very many jobs in `mail`, most of them only in the log.
-fn with_cold_jobs(is_buried: bool) -> World {
+/// An empty world whose jobs leave the memory.
+fn with_segments(segment_bytes: u64) -> World {
     let disk = log::FaultDisk::new(1, 256 << 20);
-    let settings = log::Settings { segment_bytes: 1 << 20, ..log::Settings::default() };
+    let settings = log::Settings { segment_bytes, ..log::Settings::default() };
     let options = Options::without_threads(Arc::new(disk), settings);
     let options = Options { jobs_bytes_max: Some(0), head_jobs: 100, ..options };
     let (broker, _) = Broker::open(options, NOW).unwrap();
     let access = AccessSettings { anonymous: Role::Admin, ..AccessSettings::default() };
-    let world = World::over(broker, access);
+    World::over(broker, access)
+}
+
+/// A world with jobs in `mail`, most of them only in the log, and their numbers.
+fn with_few_cold_jobs() -> (World, Vec<u64>) {
+    let world = with_segments(256 << 10);
+    let mut ids = Vec::new();
+    for number in 0..FEW_JOBS {
+        ids.push(world.put(b"mail", NewJob::default(), &[b'x'; 100]));
+        if number % 100 == 0 {
+            work(&world);
+        }
+    }
+    work(&world);
+    while world.broker.index_step().unwrap() {}
+    while world.broker.cool_step(world.now()) {}
+    assert!(world.broker.cold_jobs() > FEW_JOBS / 2, "{} are cold", world.broker.cold_jobs());
+    (world, ids)
+}
+
+/// A world with very many jobs in `mail`, most of them only in the log.
+fn with_cold_jobs(is_buried: bool) -> World {
+    let world = with_segments(1 << 20);
     let session = world.broker.turn(NOW).open_session(0);
     world.broker.turn(NOW).caller(session).watch(b"mail");
     for number in 0..JOBS {
@@ -140,4 +164,32 @@ fn a_search_finds_cold_jobs_and_loads_none() {
     assert_eq!((&operation["done"], &operation["skipped"]), (&json!(111), &json!(0)));
     assert_eq!(world.get("/queues/mail")["ready"], JOBS - 111);
     assert!(world.broker.cold_jobs() > JOBS / 4, "other blocks stay cold");
+}
+
+#[test]
+fn lookups_that_wait_for_the_disk_are_limited_and_keep_no_job_in_memory_waiting() {
+    let (world, ids) = with_few_cold_jobs();
+    let at_hand = world.put(b"other", NewJob::default(), b"x");
+    let cold = |sixth: usize| {
+        let id = ids[ids.len() * sixth / 6];
+        assert!(world.broker.turn(NOW).needs_search(JobId(id)), "job {id} is cold");
+        request("GET", &format!("/jobs/{id}"), &[], b"")
+    };
+    let sessions = || world.broker.turn(NOW).totals().sessions;
+    // Nobody reads from the disk, so these searches go on when their clients have gone.
+    world.send_and_leave(cold(2));
+    world.send_and_leave(cold(3));
+    assert_eq!(sessions(), 2);
+    // These requests only wait for the searches, so nothing of them stays.
+    world.send_and_leave(cold(4));
+    assert_eq!(sessions(), 2);
+    assert_eq!(world.send(cold(4)).status, 502);
+    assert_eq!(sessions(), 2);
+    assert_eq!(world.ask("GET", &format!("/jobs/{at_hand}")).status, 200);
+    assert_eq!(world.ask("GET", "/jobs/999999").status, 404, "no job has had this number");
+
+    while world.broker.load_step(NOW) {}
+    let found = world.send_and(cold(4), || while world.broker.load_step(NOW) {});
+    assert_eq!(found.status, 200, "the searches before have ended");
+    assert_eq!(sessions(), 0);
 }
