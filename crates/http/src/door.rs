@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::{
-    Answer, Body, Broker, Clock, Event, Failure, JobBody, JobId, Mailbox, Millis, Need, Position,
-    SessionId, Turn,
+    Answer, Body, Broker, Caller, Clock, Event, Failure, JobBody, JobId, Mailbox, Millis, Need,
+    Position, SessionId, Turn,
 };
 use tokio::sync::Notify;
 
@@ -219,33 +219,44 @@ impl DoorSession {
 
     /// Waits until the job with this number is in memory, if it exists.
     pub async fn job_at_hand(&self, id: JobId) -> Result<(), DoorError> {
-        self.until_loaded(|turn| turn.caller(self.id).is_job_at_hand(id)).await
+        self.until_loaded(|turn| turn.caller(self.id).is_job_at_hand(id).then_some(())).await
     }
 
-    /// Waits until the jobs that a request needs are in memory: see [`Caller::is_at_hand`].
-    ///
-    /// [`Caller::is_at_hand`]: broker::Caller::is_at_hand
-    pub async fn at_hand(&self, need: Need<'_>) -> Result<(), DoorError> {
-        self.until_loaded(|turn| turn.caller(self.id).is_at_hand(need)).await
-    }
-
-    async fn until_loaded(
+    /// Makes a request when the jobs that it needs are in memory: see [`Caller::is_at_hand`]. Both
+    /// happen in one turn. Between two turns, other sessions could take these jobs, and then the
+    /// request would not see the next ones.
+    pub async fn when_at_hand<T>(
         &self,
-        mut is_at_hand: impl FnMut(&mut Turn<'_>) -> bool,
-    ) -> Result<(), DoorError> {
+        need: Need<'_>,
+        mut request: impl FnMut(&mut Caller<'_>) -> T,
+    ) -> Result<T, DoorError> {
+        self.until_loaded(|turn| {
+            let mut caller = turn.caller(self.id);
+            if caller.is_at_hand(need) { Some(request(&mut caller)) } else { None }
+        })
+        .await
+    }
+
+    /// Repeats this step until it returns a value. Waits for a load after each step without one.
+    async fn until_loaded<T>(
+        &self,
+        mut step: impl FnMut(&mut Turn<'_>) -> Option<T>,
+    ) -> Result<T, DoorError> {
         let mut look = || {
             let mut turn = self.door.turn();
             turn.begin_slice();
-            is_at_hand(&mut turn)
+            step(&mut turn)
         };
-        while !look() {
+        loop {
+            if let Some(value) = look() {
+                return Ok(value);
+            }
             match self.event().await?.value {
                 Event::Loaded => {}
                 Event::Unreadable => return Err(DoorError::Unreadable),
                 other => unreachable!("the session waits for a load: {other:?}"),
             }
         }
-        Ok(())
     }
 
     /// Waits until a body is in memory.

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use super::{done, receive_json, refused, with_json};
 use crate::access::Principal;
 use crate::access::tokens::random_text;
-use crate::jobs::job::{JobView, Moments};
+use crate::jobs::job::{JobView, Moments, in_time};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
@@ -328,7 +328,7 @@ impl Api {
         };
         let session = self.watching(&names)?;
         let Some(handout) = self.granted(&session, *wait_s).await? else { return Ok(None) };
-        let body = session.loaded(&handout.body).await?;
+        let body = in_time(session.loaded(&handout.body)).await?;
         let name = random_text();
         let name = name.map_err(|why| Problem::new(ProblemKind::Unavailable, why.to_string()))?;
         let lease =
@@ -378,12 +378,13 @@ impl Api {
         session: &DoorSession,
         wait_s: u32,
     ) -> Result<Option<Handout>, Problem> {
-        session.at_hand(Need::Watched).await?;
         let patience = match wait_s {
             0 => Patience::None,
             seconds => Patience::Millis(u64::from(seconds) * 1_000),
         };
-        let taken = self.turn().caller(session.id()).take(patience);
+        // Only a disk that hangs reaches this time limit: a queue without jobs needs no load.
+        let taken =
+            in_time(session.when_at_hand(Need::Watched, |caller| caller.take(patience))).await?;
         let mut answer = match taken.value {
             broker::Take::Granted(handout) => {
                 return self.settled(Answer { value: Some(handout), after: taken.after }).await;

@@ -215,7 +215,10 @@ impl HttpBody for Pieces {
     }
 }
 
-async fn in_time<T>(read: impl Future<Output = Result<T, DoorError>>) -> Result<T, Problem> {
+/// Limits the wait for a disk that hangs.
+pub(crate) async fn in_time<T>(
+    read: impl Future<Output = Result<T, DoorError>>,
+) -> Result<T, Problem> {
     if let Ok(read) = tokio::time::timeout(TIME_MAX, read).await {
         return Ok(read?);
     }

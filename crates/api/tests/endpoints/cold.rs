@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use api::AccessSettings;
 use api::types::Role;
-use broker::{Broker, JobId, NewJob, Options, Patience};
+use broker::{Broker, JobId, Need, NewJob, Options, Patience};
 use serde_json::{Value, json};
 
+use crate::acting::with_log;
 use crate::world::{NOW, World, request};
 
 /// More jobs than one request searches.
@@ -192,4 +193,44 @@ fn lookups_that_wait_for_the_disk_are_limited_and_keep_no_job_in_memory_waiting(
     let found = world.send_and(cold(4), || while world.broker.load_step(NOW) {});
     assert_eq!(found.status, 200, "the searches before have ended");
     assert_eq!(sessions(), 0);
+}
+
+/// Takes from `mail` while nobody reads from the disk. Returns the status of the reply.
+fn take_without_disk(world: &World, wait_s: u32) -> u16 {
+    let json = json!({ "queues": ["mail"], "wait_s": wait_s }).to_string();
+    let status = world.send_and(request("POST", "/take", &[], json.as_bytes()), || {}).status;
+    assert_eq!(world.broker.turn(NOW).totals().sessions, 0, "its session has ended");
+    status
+}
+
+#[test]
+fn a_take_waits_only_some_seconds_for_a_job_that_is_only_in_the_log() {
+    let (world, _) = with_few_cold_jobs();
+    // The first jobs are in memory.
+    let session = world.broker.turn(NOW).open_session(0);
+    world.broker.turn(NOW).caller(session).watch(b"mail");
+    loop {
+        let mut turn = world.broker.turn(NOW);
+        let mut caller = turn.caller(session);
+        if !caller.is_at_hand(Need::Watched) {
+            break;
+        }
+        let id = caller.take(Patience::None).value.granted().unwrap().id;
+        caller.finish(id).value.unwrap();
+    }
+    world.broker.turn(NOW).close_session(session);
+    assert_eq!(take_without_disk(&world, 0), 502);
+    assert_eq!(take_without_disk(&world, 60), 502);
+}
+
+#[test]
+fn a_take_waits_only_some_seconds_for_a_body_that_is_only_in_the_log() {
+    let world = with_log(&log::FaultDisk::new(1, 64 << 20));
+    let id = world.put(b"mail", NewJob::default(), &[b'x'; 100]);
+    work(&world);
+    world.broker.set_bodies_limit(Some(0));
+    while world.broker.load_step(NOW) {}
+    assert_eq!(world.broker.turn(NOW).log_stats().stored_jobs, 1);
+    assert_eq!(take_without_disk(&world, 0), 502);
+    assert_eq!(world.get(&format!("/jobs/{id}"))["state"], "ready", "it went back");
 }

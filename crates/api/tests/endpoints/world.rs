@@ -265,12 +265,13 @@ impl World {
         self.runtime.block_on(async { read(self.site.answer(request).await).await })
     }
 
-    /// Sends a request, and calls `meanwhile` when it waits. Then waits for its reply.
+    /// Sends a request, and calls `meanwhile` when it waits. Then waits for its reply, which must come
+    /// within an hour of simulated time.
     pub(crate) fn send_and(&self, request: Request<Body>, meanwhile: impl FnOnce()) -> Reply {
         self.runtime.block_on(async {
             let reply = self.begin(request).await;
             meanwhile();
-            reply.await.unwrap()
+            tokio::time::timeout(Duration::from_hours(1), reply).await.unwrap().unwrap()
         })
     }
 
