@@ -68,6 +68,9 @@ pub struct Node {
     asks_tail: bool,
     /// When the last `Tail` was asked.
     asked_ms: u64,
+    /// This node's tail at that moment. The answer can be older than records that this node appended
+    /// meanwhile.
+    asked_tail: Seq,
     /// Since when, and how often in a row, the stream's tail was below ours.
     lower: Option<(u64, u32)>,
     applied: u64,
@@ -101,6 +104,7 @@ impl Node {
             next_append: 1,
             asks_tail: false,
             asked_ms: 0,
+            asked_tail: 0,
             lower: None,
             applied: at.number,
             next_id,
@@ -196,6 +200,7 @@ impl Node {
         if (settle || asks) && !self.asks_tail && is_time {
             self.asks_tail = true;
             self.asked_ms = now_ms;
+            self.asked_tail = self.reader.tail();
             out.push(Output::Request(Request::Tail));
         }
         match &self.role {
@@ -334,7 +339,7 @@ impl Node {
     /// Whether the stream has lost records. One low tail means nothing: a server that is cut off
     /// from the others does not know the newest records.
     fn is_lost(&mut self, now_ms: u64, last: Seq) -> bool {
-        if last >= self.reader.tail() {
+        if last >= self.asked_tail {
             self.lower = None;
             return false;
         }

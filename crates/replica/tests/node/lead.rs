@@ -258,6 +258,25 @@ fn an_old_tail_is_no_loss_until_it_stays() {
 }
 
 #[test]
+fn a_tail_from_before_the_newest_records_is_no_loss() {
+    let mut rig = Rig::leader();
+    rig.mood = Mood::Slow;
+    for _ in 0..20 {
+        while rig.late.is_none() {
+            rig.pass(100);
+            if rig.open.is_some() {
+                rig.land();
+            }
+        }
+        rig.gather(b"a");
+        rig.land();
+        let answer = rig.late.take().unwrap();
+        rig.answer(answer);
+    }
+    assert!(!is_faulty(&rig), "the stream has all records");
+}
+
+#[test]
 fn an_idle_leader_keeps_its_lease() {
     let mut rig = Rig::leader();
     rig.pass(LEASE_MS / 4 - 1);

@@ -24,6 +24,8 @@ pub(crate) enum Mood {
     Mute,
     /// The tail is too low.
     Old(Seq),
+    /// The answer about the tail waits in `late`.
+    Slow,
 }
 
 pub(crate) struct OpenAppend {
@@ -42,6 +44,7 @@ pub(crate) struct Rig {
     pub(crate) stream: Vec<Arc<[u8]>>,
     /// The stream does not have this record any more.
     pub(crate) lost: Option<Seq>,
+    pub(crate) late: Option<Answer>,
     pub(crate) follows: Option<Seq>,
     pub(crate) open: Option<OpenAppend>,
     pub(crate) appends: u32,
@@ -85,6 +88,7 @@ impl Rig {
             first,
             stream: stream.into_iter().map(Arc::from).collect(),
             lost: None,
+            late: None,
             follows: None,
             open: None,
             appends: 0,
@@ -172,6 +176,10 @@ impl Rig {
             (Request::Follow { from }, _) => self.follows = from,
             (Request::Trim { below }, _) => self.trims.push(below),
             (Request::Tail, Mood::Silent) => self.answer(Answer::NoTail),
+            (Request::Tail, Mood::Slow) => {
+                let bytes = self.bytes;
+                self.late = Some(Answer::Tail { first: self.first, last, bytes });
+            }
             (Request::Tail, Mood::Old(last)) => {
                 self.answer(Answer::Tail { first: self.first, last, bytes: self.bytes });
             }
