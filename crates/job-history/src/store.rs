@@ -1,6 +1,6 @@
 //! The store: it takes milestones, writes what must be kept, and finds it again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -111,6 +111,9 @@ struct Inner {
     files: Files,
     pending: Pending,
     index: Index,
+    /// Files that could not be read, or that a later version wrote. The next start may be able to read
+    /// them. So they go only if there is too much.
+    not_read: BTreeSet<u32>,
     lost: u64,
     is_failing: bool,
 }
@@ -290,7 +293,7 @@ fn read_entry(source: Source) -> Option<Entry> {
 impl Inner {
     fn new(files: Files) -> Inner {
         let (pending, index) = (Pending::default(), Index::default());
-        Inner { files, pending, index, lost: 0, is_failing: false }
+        Inner { files, pending, index, not_read: BTreeSet::new(), lost: 0, is_failing: false }
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -308,7 +311,10 @@ impl Inner {
         for number in self.files.numbers() {
             let (read, problem) = match self.files.content(number) {
                 Ok(bytes) => (self.load_records(number, &bytes, at), None),
-                Err(error) => (Ok(()), Some(error.to_string())),
+                Err(error) => {
+                    self.not_read.insert(number);
+                    (Ok(()), Some(error.to_string()))
+                }
             };
             let problem = problem.or(read.err());
             if problem.is_none() {
@@ -329,6 +335,9 @@ impl Inner {
         let mut offset = 0;
         while offset < bytes.len() {
             let Some((len, record)) = read_record(&bytes[offset..]) else {
+                if offset == 0 {
+                    self.not_read.insert(file);
+                }
                 return Err(format!(
                     "{} bytes from offset {offset} on are cut or damaged, and are ignored",
                     bytes.len() - offset
@@ -342,7 +351,9 @@ impl Inner {
                     self.pending.leave(entry.job, Millis(0));
                     self.index.add(&entry, at.engine_at(entry.left_at), place);
                 }
-                Record::Unknown => {}
+                Record::Unknown => {
+                    self.not_read.insert(file);
+                }
             }
             offset += len;
         }
@@ -444,11 +455,12 @@ impl Inner {
         }
     }
 
-    /// Removes the files that nothing needs: they have no entries, and no attempts at jobs that have
-    /// not left.
+    /// Removes the files that nothing needs: they could be read, and have no entries, and no attempts
+    /// at jobs that have not left.
     fn delete_unused(&mut self) {
         for number in self.files.numbers() {
-            if !self.index.is_in(number) && !self.pending.are_in(number) {
+            let is_used = self.index.is_in(number) || self.pending.are_in(number);
+            if !is_used && !self.not_read.contains(&number) {
                 self.delete(number);
             }
         }

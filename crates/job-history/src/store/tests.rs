@@ -378,6 +378,25 @@ fn files_that_cannot_be_read_are_no_failed_start() {
 }
 
 #[test]
+fn files_that_could_not_be_read_stay_for_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("0000000001"), "damaged").unwrap();
+    let (len, sum) = (1_u32.to_le_bytes(), crc32fast::hash(b"?").to_le_bytes());
+    let of_later_version = [&len[..], &sum, b"?"].concat();
+    fs::write(path.join("0000000002"), of_later_version).unwrap();
+    // A folder can be opened like a file, but its bytes cannot be read.
+    std::os::unix::fs::symlink(".", path.join("0000000003")).unwrap();
+    fs::write(path.join("0000000004"), "").unwrap();
+    let store = open(Some(path), BOUNDS, 0);
+    add(&store, vec![left(1, 10, JobEnd::Done)], 10);
+    assert_eq!(all(&store), [1]);
+    add(&store, Vec::new(), 99_999);
+    let names: Vec<String> = files(path).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["0000000001", "0000000002", "0000000003"]);
+}
+
+#[test]
 fn too_many_files_are_not_opened() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(Some(folder.path()), BOUNDS, 0);
@@ -429,7 +448,7 @@ fn attempts_at_jobs_that_have_not_left_survive_a_restart() {
     assert_eq!(store.summary().entries, 0);
     for round in 0..3 {
         drop(open(Some(folder.path()), BOUNDS, 100_000 + round));
-        fs::write(folder.path().join(format!("{:010}", 2 + round)), "damaged").unwrap();
+        fs::write(folder.path().join(format!("{:010}", 2 + round)), "").unwrap();
     }
     let store = open(Some(folder.path()), BOUNDS, 100_010);
     add(
