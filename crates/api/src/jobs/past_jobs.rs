@@ -428,12 +428,26 @@ impl Api {
         Ok(list)
     }
 
+    /// The queue that this name stands for: see the policy `same_as`. It need not exist any more.
+    fn shown_queue(&self, name: &[u8]) -> Vec<u8> {
+        let turn = self.turn();
+        match turn.queue_id(name) {
+            Some(queue) => turn.queue_name(queue).to_vec(),
+            None => turn.policies().real_name(name).unwrap_or_else(|| name.into()).into_vec(),
+        }
+    }
+
     /// A page of the jobs that have left a queue.
     pub async fn past_jobs(&self, list: ListPastJobs) -> Result<types::PastJobs, Problem> {
-        let (api, asked, now) = (self.clone(), list.clone(), self.setup.door.now());
+        let (api, mut asked, now) = (self.clone(), list.clone(), self.setup.door.now());
+        let shown_queue = self.shown_queue(&list.queue);
         let (page, times, lost) = self
             .reading_history(move || {
                 let store = api.past_store()?;
+                // An old queue has its own history, even if its name stands for another one by now.
+                if store.page(&asked.queue, WhichJobs::default(), 0, now).total == 0 {
+                    asked.queue = shown_queue;
+                }
                 let page = asked.read(store, &api.setup.bodies, now);
                 let times = store.times(&asked.queue, now);
                 let bodies = asked.sees_bodies.then_some(&api.setup.bodies);
@@ -515,7 +529,14 @@ impl Api {
 
     async fn read_entry(&self, entry: PastEntry) -> Result<Entry, Problem> {
         let (api, now, PastEntry { id, which }) = (self.clone(), self.setup.door.now(), entry);
-        let find = move || api.past_store().map(|store| store.find(id, &which, now));
+        let shown_queue = which.queue.as_deref().map(|queue| self.shown_queue(queue));
+        let find = move || {
+            let store = api.past_store()?;
+            Ok::<_, Problem>(match store.find(id, &which, now) {
+                Lookup::Unknown => store.find(id, &WhichEntry { queue: shown_queue, ..which }, now),
+                found => found,
+            })
+        };
         match self.reading_history(find).await?? {
             Lookup::Found(entry) => Ok(*entry),
             Lookup::Unknown => {

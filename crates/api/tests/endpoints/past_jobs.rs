@@ -383,6 +383,36 @@ fn each_entry_of_a_job_has_an_address() {
 }
 
 #[test]
+fn a_name_that_stands_for_another_queue_has_the_history_of_that_queue() {
+    let world = World::open();
+    world.api.begin_past_jobs();
+    let rules = Rules(vec![Rule::new(["old"], [Setting::History(true)])]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    let before = world.put(b"old", NewJob::default(), b"x");
+    assert_eq!(world.ask("DELETE", &format!("/jobs/{before}")).status, 204);
+    world.api.collect_past_jobs();
+    let same_as = Setting::SameAs(Some(b"mail"[..].into()));
+    let keep = Rule::new(["mail"], [Setting::History(true)]);
+    let rules = Rules(vec![keep, Rule::new(["old", "post"], [same_as])]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    world.pass(10);
+    let check = |name: &str, id: u64, queue: &str| {
+        let page = world.get(&format!("/queues/{name}/history"));
+        assert_eq!((ids(&page), &page["total"]), (vec![id], &json!(1)), "{name}");
+        let job = world.get(&format!("/jobs/{id}/history?queue={name}"));
+        assert_eq!(job["queue"], queue);
+    };
+    // The queue `mail` vanishes with its job.
+    let id = done(&world, b"x");
+    check("post", id, "mail");
+    check("old", before, "old");
+    // Now it exists again.
+    world.put(b"mail", NewJob::default(), b"x");
+    check("post", id, "mail");
+    check("old", before, "old");
+}
+
+#[test]
 fn a_job_that_ended_elsewhere_is_not_said_to_have_ended_when_it_left() {
     let world = World::open();
     keep(&world, KeptBody::None);
