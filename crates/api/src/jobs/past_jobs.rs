@@ -46,6 +46,8 @@ const CHECKS_MAX: usize = 500;
 const PARAMETERS: [&str; 5] = ["outcome", "text", "body", "limit", "cursor"];
 /// A request that searches for a text reads this many entries.
 const SEARCHED_MAX: u64 = 5_000;
+/// A request that searches for a text stops when it has found jobs with this many bytes of bodies.
+const FOUND_BYTES_MAX: usize = 8 << 20;
 /// A request that searches for a text takes this long.
 const SEARCH_TIME_MAX: Duration = Duration::from_secs(2);
 /// The parameters that choose an entry of a job.
@@ -268,8 +270,10 @@ impl ListPastJobs {
             searched += page.entries.len() as u64 + page.unreadable;
             unreadable += page.unreadable;
             found.extend(page.entries.into_iter().filter(|entry| self.has_text(entry, bodies)));
+            let kept_bytes = |entry: &Entry| entry.body.bytes.as_deref().map_or(0, <[u8]>::len);
             let is_enough = self.text.is_empty()
                 || found.len() >= self.limit
+                || found.iter().map(kept_bytes).sum::<usize>() >= FOUND_BYTES_MAX
                 || searched >= SEARCHED_MAX
                 || began.elapsed() >= SEARCH_TIME_MAX;
             if is_enough || page.next.is_none() {

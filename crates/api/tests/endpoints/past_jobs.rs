@@ -149,6 +149,20 @@ fn a_search_finds_bodies_and_errors() {
 }
 
 #[test]
+fn a_search_keeps_a_bounded_number_of_bytes() {
+    let world = World::open();
+    keep(&world, KeptBody::Full);
+    let body = [b"to=ann".to_vec(), b"x".repeat(1_000_000)].concat();
+    let mut all: Vec<u64> = (0..12).map(|_| done(&world, &body)).collect();
+    all.reverse();
+    let first = world.get("/queues/mail/history?text=ann");
+    assert_eq!(ids(&first), all[..9]);
+    let next = first["next"].as_str().unwrap();
+    let second = world.get(&format!("/queues/mail/history?text=ann&cursor={next}"));
+    assert_eq!((ids(&second), &second["next"]), (all[9..].to_vec(), &json!(null)));
+}
+
+#[test]
 fn a_search_tells_nothing_that_is_hidden() {
     let masks = vec![JsonPointer::parse("/pin").unwrap()];
     let world = World::with_bodies(BodySettings { masks, ..BodySettings::default() });
