@@ -384,12 +384,13 @@ fn looks(
     let (mut found, mut stored) = (0, Vec::new());
     for (index, row) in rows.iter().enumerate().filter(|(_, row)| wanted.has_facts(row, now)) {
         match &row.body {
+            // The caller has not counted these bytes, wherever they are.
+            _ if !wanted.text.is_empty() && row.body_len as u64 > BYTES_MAX => {
+                looks[index] = Look::Unsearched;
+            }
             RowBody::Resident(body) => looks[index] = look(body),
             // Without a text, the page shows no body that it would have to read.
             RowBody::Stored(_) if wanted.text.is_empty() => looks[index] = Look::Match(None),
-            RowBody::Stored(_) if row.body_len as u64 > BYTES_MAX => {
-                looks[index] = Look::Unsearched;
-            }
             RowBody::Stored(body) => stored.push((index, body)),
         }
         found += usize::from(matches!(looks[index], Look::Match(_)));

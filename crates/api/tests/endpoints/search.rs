@@ -98,3 +98,16 @@ fn one_request_searches_a_bounded_number_of_bytes() {
     }
     assert_eq!((found, requests), (ids_of_all, 3));
 }
+
+#[test]
+fn no_request_searches_a_body_that_is_too_long() {
+    let world = World::open();
+    let body = [b"to=ann".to_vec(), vec![b'x'; 32 << 20]].concat();
+    let id = world.put(b"mail", NewJob::default(), &body);
+    let page = world.get("/search?queue=mail&text=ann");
+    assert_eq!(
+        (ids(&page).len(), &page["unsearched"], &page["scanned_bytes"]),
+        (0, &json!(1), &json!(0))
+    );
+    assert_eq!(ids(&world.get("/search?queue=mail")), [id]);
+}
