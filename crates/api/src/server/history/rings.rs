@@ -141,7 +141,7 @@ struct Ring {
     last: u64,
     /// At most [`Span::values`] rows, without gaps.
     rows: VecDeque<Row>,
-    /// The number of rows of 10 seconds in the last row.
+    /// The number of rows of 10 seconds in the last row. 0: not known.
     merged: u32,
 }
 
@@ -159,12 +159,16 @@ impl Ring {
         // If the wall clock was set back, the later rows belong to the future.
         while self.last > number && self.rows.pop_back().is_some() {
             self.last -= 1;
-            self.merged = 1;
+            self.merged = 0;
         }
         if self.last == number
-            && self.merged > 0
             && let Some(last) = self.rows.back_mut()
         {
+            if self.merged == 0 {
+                // Rows come every 10 seconds. If some are missing, the others stand for them.
+                let before = wall.0 % self.span.step_ms() / Span::Hour.step_ms();
+                self.merged = before.max(1) as u32;
+            }
             self.merged += 1;
             merge(last, row, self.merged);
             return;
@@ -268,7 +272,6 @@ impl Rings {
             });
             ring.rows = rows.collect();
             ring.last = u64::from_le_bytes(*last);
-            ring.merged = 1;
             rest = after;
         }
         rest.is_empty().then_some(rings)
@@ -307,6 +310,20 @@ mod tests {
         assert!((rows[0][Series::Oldest as usize] - 49.0).abs() < f32::EPSILON);
         assert!(rows[0][Series::Puts as usize].is_nan());
         assert_eq!(rings.of(Span::Hour, Millis(NOON + 60_000)).1.len(), 7);
+    }
+
+    #[test]
+    fn a_restart_does_not_change_the_average() {
+        let mut rings = Rings::default();
+        for index in 0..84 {
+            rings.add(Millis(NOON + 10_000 * index), &row(10.0, 0.0));
+        }
+        let mut rings = Rings::from_bytes(&rings.to_bytes()).expect("the file is whole");
+        for index in 84..86 {
+            rings.add(Millis(NOON + 10_000 * index), &row(96.0, 0.0));
+        }
+        let shown = ready(&rings, Span::Month, NOON + 860_000);
+        assert!(matches!(shown[..], [Some(average)] if (average - 12.0).abs() < 0.01), "{shown:?}");
     }
 
     #[test]
