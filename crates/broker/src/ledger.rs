@@ -360,8 +360,8 @@ impl Ledger {
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
             // A put or a registration can cause this record, because it can set the queue's `kept`.
             // Such a request must not fail only because the log has no room for the fact. So the
-            // fact is written later. A request that sets limits does not come here, because it is
-            // refused if the log has no room.
+            // fact is written later. A request that creates a queue or sets limits does not come
+            // here, because it is refused if the log has no room.
             Record::QueueFacts(queue) if !self.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }

@@ -415,6 +415,28 @@ fn missing_jobs_are_denied_also_when_the_log_is_full() {
 }
 
 #[test]
+fn a_queue_is_not_created_while_the_log_has_no_room_for_it() {
+    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+    let options = Options::without_threads(disk, log::Settings::default());
+    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_session(0);
+    turn.caller(session).create_queue(b"kept").value.expect("there is room");
+    // This test prepares no segments while the turn lasts, so the log stays full.
+    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
+    let mut limit = 0;
+    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
+        limit += 1;
+    }
+    assert_eq!(turn.caller(session).create_queue(b"new").value, Err(Refusal::LogFull));
+    assert_eq!(turn.queue_id(b"new"), None);
+    assert_eq!(turn.caller(session).create_queue(b"kept").value, Ok(()), "it writes nothing");
+    drop(turn);
+    work(&broker);
+    assert_eq!(broker.turn(NOW).caller(session).create_queue(b"new").value, Ok(()));
+}
+
+#[test]
 fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let open = || {

@@ -17,6 +17,7 @@ const UNKNOWN_ERROR: &[u8] = b"ERR UNKNOWN_ERROR\r\n";
 const UNKNOWN_SHOW_ARGUMENTS: &[u8] = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n";
 const FUNCTION_IN_USE: &[u8] = b"ERR there are still connected workers or executing clients\r\n";
 const NO_NEW_FUNCTION: &[u8] = b"ERR QUEUE_ERROR There+is+no+room+for+another+function\r\n";
+const LOG_FULL: &[u8] = b"ERR QUEUE_ERROR The+log+has+no+room\r\n";
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
 
 impl Session {
@@ -62,7 +63,8 @@ impl Session {
                 if !turn.admits_queue(name) {
                     return Answer::at_once(NO_NEW_FUNCTION.to_vec());
                 }
-                return turn.caller(self.id).create_queue(name).map(|()| OK.to_vec());
+                let created = turn.caller(self.id).create_queue(name);
+                return created.map(|created| created.map_or(LOG_FULL, |()| OK).to_vec());
             }
             (b"maxqueue" | b"create" | b"drop", _) => incomplete(command),
             (b"cancel", [_, _, ..]) => UNKNOWN_ERROR.to_vec(),
@@ -121,7 +123,7 @@ impl Session {
             // COMPAT(gearmand): a limit of an unknown function has no effect, but the reply is
             // `OK`; case text-maxqueue-unknown-function-ok.
             Ok(()) | Err(Refusal::NotFound) => OK.to_vec(),
-            Err(Refusal::LogFull) => b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec(),
+            Err(Refusal::LogFull) => LOG_FULL.to_vec(),
         })
     }
 }

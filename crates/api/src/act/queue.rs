@@ -203,7 +203,8 @@ impl Api {
             let is_new = turn.real_queue_id(name).is_none();
             (is_new, turn.caller(session.id()).create_queue(name))
         };
-        self.settled(created).await?;
+        let missing = || Problem::no_queue(name);
+        self.settled(created).await?.map_err(|refusal| refused(refusal, missing))?;
         if self.turn().real_queue_id(name).is_none() {
             let why = format!("a queue cannot have the name `{}`", shown_name(name));
             return Err(Problem::new(ProblemKind::BadName, why).of_parameter("queue"));

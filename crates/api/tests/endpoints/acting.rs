@@ -151,6 +151,24 @@ pub(crate) fn with_log(disk: &log::FaultDisk) -> World {
 }
 
 #[test]
+fn a_queue_is_not_created_while_the_log_has_no_room_for_it() {
+    let world = with_log(&log::FaultDisk::new(1, 64 << 20));
+    let mut turn = world.broker.turn(NOW);
+    let session = turn.open_session(0);
+    let mut caller = turn.caller(session);
+    // Nothing prepares segments meanwhile, so the log stays full.
+    while caller.put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
+    let mut limit = 0;
+    while caller.limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
+        limit += 1;
+    }
+    drop(turn);
+    let refused = world.ask("PUT", "/queues/new");
+    assert_eq!((refused.status, &*kind(&refused)), (507, "log-full"));
+    assert_eq!(world.ask("GET", "/queues/new").status, 404);
+}
+
+#[test]
 fn a_change_is_answered_only_when_it_is_durable() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let world = with_log(&disk);

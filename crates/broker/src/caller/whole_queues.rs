@@ -12,11 +12,17 @@ use crate::{Answer, Caller, Refusal};
 impl Caller<'_> {
     /// Creates a queue if it does not exist. The queue then stays, even while it is empty and
     /// unused.
-    pub fn create_queue(&mut self, name: &[u8]) -> Answer<()> {
+    pub fn create_queue(&mut self, name: &[u8]) -> Answer<Result<(), Refusal>> {
         let core = &mut *self.core;
+        let lacks_room = core.lacks_room(1, |engine| {
+            engine.queue_id(name).is_none_or(|queue| !engine.queue_facts(queue).kept)
+        });
+        if lacks_room {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
         core.engine.create_queue(name, &mut core.effects);
         core.apply_effects();
-        Answer::new((), core.after_named(name))
+        Answer::new(Ok(()), core.after_named(name))
     }
 
     /// Limits the unfinished jobs of a queue per [`engine::Band`]; 0 means no limit.

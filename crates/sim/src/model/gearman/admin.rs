@@ -44,7 +44,11 @@ impl Model {
             ("show", ["jobs"]) => self.show_jobs(),
             ("show", ["unique", "jobs"]) => self.show_unique_jobs(),
             ("show", [_, ..]) => line("ERR UNKNOWN_SHOW_ARGUMENTS\r\n", 0),
-            ("maxqueue", [_, ..]) if self.is_refused(&full, observed)? => return Ok(()),
+            ("maxqueue", [_, ..]) | ("create", ["function", _])
+                if self.is_refused(&full, observed)? =>
+            {
+                return Ok(());
+            }
             ("maxqueue", [function, limits @ ..]) => {
                 let limits: Vec<u32> = limits
                     .iter()
