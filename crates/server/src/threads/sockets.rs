@@ -70,7 +70,8 @@ impl Sockets {
         Ok(Sockets { queue, events, has_events: false, has_more: false })
     }
 
-    /// Ends a sleep in this queue, or the next one. There may be only one waker.
+    /// Ends a sleep in this queue, or the next one. Must be called once. The queue forgets the waker
+    /// when its last clone is dropped.
     pub(crate) fn waker(&self) -> io::Result<Waker> {
         let waker = mio::Waker::new(self.queue.registry(), WAKE_UP)?;
         Ok(Arc::new(QueueWaker(waker)).into())
@@ -191,7 +192,9 @@ mod tests {
         let begun = Instant::now();
         waker.wake_by_ref();
         assert!(wait(&mut sockets).is_empty());
-        let thread = std::thread::spawn(move || waker.wake());
+        // The queue forgets a waker that is dropped, also if the thread has not woken yet.
+        let other = waker.clone();
+        let thread = std::thread::spawn(move || other.wake());
         assert!(wait(&mut sockets).is_empty());
         thread.join().unwrap();
         assert!(begun.elapsed() < LONG, "a sleep lasted for its whole time");
