@@ -10,6 +10,11 @@ use lineshaft_broker::{
 
 const NOW: Millis = Millis(1_000_000);
 
+fn open(disk: &log::FaultDisk, now: Millis) -> Broker {
+    let options = Options::without_threads(Arc::new(disk.clone()), log::Settings::default());
+    Broker::open(options, now).expect("the log is whole").0
+}
+
 /// Does the work of the log's threads.
 fn work(broker: &Broker) {
     loop {
@@ -169,12 +174,7 @@ fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
 #[test]
 fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
     let disk = log::FaultDisk::new(1, 16 << 20);
-    let open = |now| {
-        let disk = Arc::new(disk.clone());
-        let options = Options::without_threads(disk, log::Settings::default());
-        Broker::open(options, now).expect("the log is whole").0
-    };
-    let broker = open(NOW);
+    let broker = open(&disk, NOW);
     let old = Setting::ExpireTo(Some(b"old"[..].into()));
     let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
     let session = broker.turn(NOW).open_session(0);
@@ -215,7 +215,7 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
     broker.close(later).expect("the disk works");
     drop(broker);
     disk.restart();
-    let broker = open(later);
+    let broker = open(&disk, later);
     while broker.turn(later).advance() {
         work(&broker);
     }
@@ -226,12 +226,7 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
 /// must come in the order in which they moved, before an item that was added later.
 fn check_moves_without_room(items: u32, end: impl FnOnce(&Broker)) {
     let disk = log::FaultDisk::new(1, 64 << 20);
-    let open = |now| {
-        let disk = Arc::new(disk.clone());
-        let options = Options::without_threads(disk, log::Settings::default());
-        Broker::open(options, now).expect("the log is whole").0
-    };
-    let broker = open(NOW);
+    let broker = open(&disk, NOW);
     let old = Setting::ExpireTo(Some(b"old"[..].into()));
     let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
     let session = broker.turn(NOW).open_session(0);
@@ -259,7 +254,7 @@ fn check_moves_without_room(items: u32, end: impl FnOnce(&Broker)) {
     end(&broker);
     drop(broker);
     disk.restart();
-    let broker = open(later);
+    let broker = open(&disk, later);
     while broker.turn(later).advance() {}
     let mut turn = broker.turn(later);
     let reader = turn.open_reader_session(0);
@@ -439,12 +434,7 @@ fn a_queue_is_not_created_while_the_log_has_no_room_for_it() {
 #[test]
 fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let disk = log::FaultDisk::new(1, 64 << 20);
-    let open = || {
-        let disk = Arc::new(disk.clone());
-        let options = Options::without_threads(disk, log::Settings::default());
-        Broker::open(options, NOW).expect("the log is whole").0
-    };
-    let broker = open();
+    let broker = open(&disk, NOW);
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     // This test prepares no segments while the turn lasts, so the log stays full.
@@ -462,7 +452,7 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     work(&broker);
     drop(broker);
     disk.restart();
-    let broker = open();
+    let broker = open(&disk, NOW);
     let turn = broker.turn(NOW);
     assert_eq!((turn.policies(), turn.status()), (&rules, Status::ReadOnly));
 }
