@@ -7,7 +7,6 @@
 //!   yet.
 //! - `sessions`: opens the session of a connection. `first_line`: rejects browsers.
 //! - `tls`: certificates. `tls_stream`: TLS between socket and dialect.
-//! - `socket`: a socket that the runtime watches.
 
 pub(crate) mod accept;
 pub(crate) mod connection;
@@ -19,7 +18,6 @@ pub(crate) mod listen;
 pub(crate) mod listen_file;
 mod pending;
 pub(crate) mod sessions;
-pub(crate) mod socket;
 pub(crate) mod tls;
 #[cfg(test)]
 mod tls_script;

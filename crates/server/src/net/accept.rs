@@ -15,7 +15,6 @@ use tokio::io::unix::AsyncFd;
 use crate::config::listener::Listener;
 use crate::net::limits::LiveLimits;
 use crate::net::listen::{Bound, Endpoint, SocketFile};
-use crate::net::socket::watch;
 use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
@@ -53,7 +52,11 @@ impl Acceptor {
         inboxes: Vec<Arc<Inbox>>,
     ) -> io::Result<Acceptor> {
         let Endpoint { bound: Bound { socket, file, .. }, listener, certificates } = endpoint;
-        let socket = watch(socket)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for types that do not keep their descriptor open; this does"
+        )]
+        let socket = AsyncFd::new(socket)?;
         Ok(Acceptor {
             _file: file,
             socket,
