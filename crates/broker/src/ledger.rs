@@ -28,7 +28,7 @@ use crate::ledger::meta::OptionalFields;
 const PUT_MANY_MAX: usize = 4096;
 /// How many moves of jobs the ledger remembers for later. After a restart, further jobs move again, and
 /// may then have another place in their queue. 16 thousand are about 500 KiB.
-const UNWRITTEN_MOVES_MAX: usize = 16 << 10;
+const OWED_MOVES_MAX: usize = 16 << 10;
 /// How many of the records that waited for room one turn writes. Each takes up to 3 µs.
 const OWED_PER_TURN: usize = 128;
 
@@ -62,17 +62,17 @@ pub(crate) struct Ledger {
     /// Jobs that left a queue and then ended in the same request, each with this queue and its sync
     /// policy. A job is removed from this list when the entry about its end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
-    /// Facts that are not in the log yet, because the log had no room.
-    unwritten_facts: UnwrittenFacts,
+    /// What is not in the log yet, because the log had no room.
+    owed: Owed,
     /// Whether the committer must be woken at the end of the turn.
     pub(crate) appended: bool,
     /// Whether an import adds the jobs. Such jobs can keep their old ids.
     pub(crate) imports: bool,
 }
 
-/// Facts to write as soon as the log has room.
+/// What the log gets as soon as it has room.
 #[derive(Debug, Default)]
-struct UnwrittenFacts {
+struct Owed {
     /// The facts of these queues.
     queues: BTreeSet<QueueId>,
     /// The claims with these keys.
@@ -89,7 +89,7 @@ struct UnwrittenFacts {
     notes: BTreeSet<Box<[u8]>>,
 }
 
-impl UnwrittenFacts {
+impl Owed {
     fn len(&self) -> usize {
         let single = [self.policies, self.status, self.crons];
         single.into_iter().filter(|is_owed| *is_owed).count()
@@ -262,7 +262,7 @@ impl Ledger {
 
     /// The number of records that the log had no room for.
     pub(crate) fn owed(&self) -> usize {
-        self.unwritten_facts.len()
+        self.owed.len()
     }
 
     /// Writes some of the records that the log had no room for, if it has room now. Returns their
@@ -271,7 +271,7 @@ impl Ledger {
         let mut written = 0;
         while written < OWED_PER_TURN
             && self.admits_update()
-            && let Some(record) = self.unwritten_facts.pop()
+            && let Some(record) = self.owed.pop()
         {
             written += 1;
             if self.can_write_owed(&record, engine) {
@@ -325,8 +325,8 @@ impl Ledger {
                 if !self.admits_update() && !self.writes_whole() =>
             {
                 self.write_count(slot, engine);
-                if self.unwritten_facts.moves.len() < UNWRITTEN_MOVES_MAX {
-                    self.unwritten_facts.moves.insert(id, slot);
+                if self.owed.moves.len() < OWED_MOVES_MAX {
+                    self.owed.moves.insert(id, slot);
                 }
             }
             Record::Taken(slot, _) if !self.admits_update() => self.write_count(slot, engine),
@@ -347,14 +347,14 @@ impl Ledger {
                 self.write_finish((slot, id), queue, sync, engine);
             }
             // Policies and the status are already in force. They are written when the log has room.
-            Record::Policies if !self.admits_update() => self.unwritten_facts.policies = true,
-            Record::Status if !self.admits_update() => self.unwritten_facts.status = true,
-            Record::Crons if !self.admits_update() => self.unwritten_facts.crons = true,
+            Record::Policies if !self.admits_update() => self.owed.policies = true,
+            Record::Status if !self.admits_update() => self.owed.status = true,
+            Record::Crons if !self.admits_update() => self.owed.crons = true,
             Record::CronState(name) if !self.admits_update() => {
-                self.unwritten_facts.cron_states.insert(name);
+                self.owed.cron_states.insert(name);
             }
             Record::Note(name) if !self.admits_update() => {
-                self.unwritten_facts.notes.insert(name);
+                self.owed.notes.insert(name);
             }
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
@@ -363,7 +363,7 @@ impl Ledger {
             // fact is written later. A request that creates a queue or sets limits does not come
             // here, because it is refused if the log has no room.
             Record::QueueFacts(queue) if !self.admits_update() => {
-                self.unwritten_facts.queues.insert(queue);
+                self.owed.queues.insert(queue);
             }
             Record::QueueFacts(queue) => {
                 let (key, value) =
@@ -385,7 +385,7 @@ impl Ledger {
             Record::KnownEnded => self.last = self.last.max(self.ended),
             // The end of a job needs no room, so its claim cannot demand it.
             Record::Claim(key) if !self.admits_update() => {
-                self.unwritten_facts.claims.insert(key);
+                self.owed.claims.insert(key);
             }
             Record::Claim(key) => {
                 let claim = engine.claim(key);
@@ -477,7 +477,7 @@ impl Ledger {
         engine: &Engine,
     ) {
         let Some(journal) = &mut self.journal else { return };
-        self.unwritten_facts.moves.remove(&id);
+        self.owed.moves.remove(&id);
         let Some(location) = self.locations.remove(slot) else {
             assert!(self.unwritten > 0, "a logged job has its location");
             self.unwritten -= 1;
