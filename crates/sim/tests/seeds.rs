@@ -12,7 +12,7 @@ const POLICY_SEEDS: u64 = 500;
 const FRESH_SEEDS: u64 = 500;
 
 /// These seeds have found mistakes. A change of the simulator gives a seed another run.
-const SEEDS_THAT_FAILED: [u64; 26] = [
+const SEEDS_THAT_FAILED: [u64; 28] = [
     117_676_100_000_022_088,
     117_675_971_397_484_576,
     117_673_960_030_339_355,
@@ -39,6 +39,8 @@ const SEEDS_THAT_FAILED: [u64; 26] = [
     91_028_415,
     91_034_658,
     91_041_797,
+    1_295_475_868_703_617,
+    45_506_385_218_663_616,
 ];
 
 /// Each kind of sabotage must be noticed within this number of runs.

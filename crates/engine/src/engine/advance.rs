@@ -38,6 +38,7 @@ impl Engine {
             let Some(key) = self.timers.pop_due(self.now) else { break };
             self.meter.count(1);
             match key {
+                TimerKey::Queue(place) if self.was_too_early(QueueId(place)) => {}
                 TimerKey::Queue(place) | TimerKey::QueueAgain(place) => {
                     self.look_at_queue(place, effects);
                 }
@@ -62,6 +63,17 @@ impl Engine {
             self.do_a_chore(effects);
         }
         self.next_deadline().is_some_and(|at| at <= self.now)
+    }
+
+    /// If the timer of a queue was set for something that is gone by now, sets it to the next moment. So
+    /// several queues change in the order of their moments, whatever their timers were set to before.
+    fn was_too_early(&mut self, id: QueueId) -> bool {
+        let set_to = self.queues[id].timer_mut().take();
+        let is_due = self.next_moment_of(id).is_some_and(|next| set_to >= Some(next));
+        if !is_due {
+            self.arm_queue(id);
+        }
+        !is_due
     }
 
     /// Makes as many due changes of a queue as the slice of work allows.

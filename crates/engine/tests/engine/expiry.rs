@@ -359,3 +359,18 @@ fn a_job_ages_from_when_it_was_made_ready() {
     world.pass(100);
     assert_eq!(world.expired("q"), 2, "and the one that came due");
 }
+
+#[test]
+fn queues_whose_heads_expire_together_change_in_their_own_order() {
+    let mut world = World::new();
+    let expire_to = Setting::ExpireTo(Some(b"old"[..].into()));
+    world.policies([Rule::new(["first", "second"], [expire_to])]);
+    let at = |millis| Some(Millis(START.0 + millis));
+    assert!(world.add_until("first", "1", at(20)));
+    // The timer of the second queue is set to the end of an item that is read before.
+    assert!(world.add_until("second", "read", at(10)));
+    assert!(world.add_until("second", "2", at(20)));
+    assert_eq!(world.get("second").as_deref(), Some("read"));
+    world.pass(21);
+    assert_eq!([(); 2].map(|()| world.get("old")), ["1", "2"].map(|body| Some(body.to_owned())));
+}

@@ -61,7 +61,6 @@ impl Model {
         let is_unlimited = self.retries(id) || self.jobs[&id].death.is_some();
         let attempts_max = if is_unlimited { 0 } else { self.setting.attempts_max };
         let queue = self.jobs[&id].queue.clone();
-        self.free_slot(&queue, self.jobs[&id].group);
         let job = self.job_mut(id);
         let State::Leased(lease) = job.state else { panic!("no session holds job {id}") };
         job.counts.failures += 1;

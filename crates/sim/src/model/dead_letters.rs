@@ -87,11 +87,9 @@ impl Model {
                 if !is_requested {
                     self.set_aside.push(id);
                 }
-                self.left_strict(&queue);
             }
             self.record(id, record);
             need = self.jobs[&id].need;
-            self.arm(&queue);
         }
         self.send_last_news(watchers, id, news, need);
         need
@@ -128,12 +126,9 @@ impl Model {
         self.next_buried += 1;
         let job = self.job_mut(id);
         (job.state, job.expires) = (State::Buried { order }, None);
-        let queue = job.queue.clone();
         let watchers = std::mem::take(&mut job.watchers);
         self.set_aside.push(id);
-        self.left_strict(&queue);
         self.record(id, Record::Moved);
-        self.arm(&queue);
         let need = self.jobs[&id].need;
         self.send_last_news(watchers, id, &News::Fail, need);
     }

@@ -81,7 +81,6 @@ impl Model {
     /// Ends the rest of a queue, because a client begins to wait for a job of the queue.
     pub(super) fn resume_sweep(&mut self, queue: &Name) {
         self.queue_mut(queue).sweep_rests_until = 0;
-        self.arm(queue);
     }
 
     pub(super) fn expire(&mut self, id: u64) {

@@ -1,7 +1,7 @@
 //! Gates in the model: a queue whose policy limits how many jobs it hands out in a time, and at one
 //! time.
 
-use broker::policy::{KeyHash, Policy, Rate};
+use broker::policy::{Policy, Rate};
 
 use super::lanes::key_limits;
 use super::{Model, Name, State};
@@ -116,22 +116,11 @@ impl Model {
             (gates.credit, gates.at) = (credit - JOB, now);
         }
         self.shut_if_none_passes(name);
-        self.arm(name);
     }
 
     fn shut_if_none_passes(&mut self, name: &Name) {
         let shut = !self.has_slot(name) || !self.has_token(name);
         self.queue_mut(name).gates.shut |= shut;
-    }
-
-    /// A lease of a job of the queue is about to end. The queue's timer then opens the gates.
-    pub(super) fn free_slot(&mut self, name: &Name, key: Option<KeyHash>) {
-        self.free_lane(name, key);
-        let now = self.now;
-        let queue = self.queue_mut(name);
-        if queue.gates.shut {
-            queue.timer = Some(queue.timer.map_or(now, |timer| timer.min(now)));
-        }
     }
 
     /// Opens the gates, if a job can pass. Returns true if they were shut.
@@ -161,8 +150,6 @@ impl Model {
         for name in self.queues_by_place() {
             self.reset_lanes(&name, true);
             self.shut_if_none_passes(&name);
-            self.queue_mut(&name).timer = None;
-            self.arm(&name);
         }
     }
 

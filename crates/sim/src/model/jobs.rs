@@ -118,7 +118,6 @@ impl Model {
             return self.offer_by_key(&queue, id);
         }
         if self.is_paused(&queue) || self.reads_blocked() || self.is_shut(&queue) {
-            self.arm(&queue);
             return;
         }
         while let Some(waiter) = self.first_waiter(&queue).filter(|_| !self.is_expired(id)) {
@@ -126,13 +125,11 @@ impl Model {
                 return;
             }
         }
-        self.arm(&queue);
         self.wake_sleepers(&queue, 1);
     }
 
     /// Like [`Model::offer`], for a queue with limits for each key.
     fn offer_by_key(&mut self, queue: &Name, id: u64) {
-        self.arm(queue);
         let opened = self.open_due_lanes(queue);
         let is_held = self.is_paused(queue)
             || self.reads_blocked()
@@ -338,7 +335,6 @@ impl Model {
         }
         let due = self.now + u64::from(delay) * 1000;
         let queue = self.jobs[&id].queue.clone();
-        self.free_slot(&queue, self.jobs[&id].group);
         let job = self.jobs.get_mut(&id).expect("it is held");
         (job.pri, job.delay) = (pri, delay);
         job.counts.releases += 1;
@@ -377,8 +373,6 @@ impl Model {
         } else {
             let order = self.next_buried;
             self.next_buried += 1;
-            let queue = self.jobs[&id].queue.clone();
-            self.free_slot(&queue, self.jobs[&id].group);
             let job = self.job_mut(id);
             job.pri = pri;
             job.counts.buries += 1;

@@ -360,25 +360,6 @@ impl Model {
         lane.is_open &= passes;
     }
 
-    /// A lease of this job ends. The queue's timer then opens the lane.
-    pub(super) fn free_lane(&mut self, name: &Name, group: Option<KeyHash>) {
-        if !self.is_keyed(name) {
-            return;
-        }
-        let (key, now) = (self.lane_key(name, group), self.now);
-        let queue = self.queue_mut(name);
-        if queue.lanes.get(&key).is_some_and(|lane| !lane.is_open) {
-            queue.timer = Some(queue.timer.map_or(now, |timer| timer.min(now)));
-        }
-    }
-
-    /// A job that can be delayed has left a queue. Its key may open.
-    pub(super) fn left_strict(&mut self, name: &Name) {
-        if self.has_strict_order(name) {
-            self.arm(name);
-        }
-    }
-
     /// A job of a queue is delayed now. Its lease may not have counted, or it came from another queue.
     pub(super) fn keep_slot(&mut self, name: &Name, id: u64) {
         if self.has_strict_order(name) && self.jobs[&id].keeps_slot() {

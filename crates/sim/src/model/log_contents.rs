@@ -317,13 +317,6 @@ impl LogContents {
         is_ready && [image.expires, aged].into_iter().flatten().any(|last| last < now)
     }
 
-    /// The queues that have jobs which are too old to be handed out.
-    pub(super) fn queues_with_expired(&self, now: u64) -> Vec<Name> {
-        let expired = self.jobs.values().filter(|image| self.has_expired(image, now));
-        let queues: BTreeSet<_> = expired.map(|image| image.queue.clone()).collect();
-        queues.into_iter().collect()
-    }
-
     /// True if a process that starts at this moment removes the queue as soon as it has no jobs.
     fn was_idle(&self, name: &Name, now: u64) -> bool {
         // Of other queues, the log has no time. For them, the start of the process counts.

@@ -269,9 +269,6 @@ pub(crate) struct Queue {
     /// When the queue first had a policy, a parent, a child or a job that expires, or when it became
     /// a queue of items. The queue can be idle from its policy's time after this moment on.
     extra_since: Option<u64>,
-    /// The model checks the queue at this moment or earlier. The check can find nothing to do,
-    /// because the head of the queue can change without a change of the timer.
-    timer: Option<u64>,
     /// Until this moment, the queue's timer ends no more expired jobs.
     sweep_rests_until: u64,
     /// The time of the put of the item that a client read last.

@@ -127,13 +127,11 @@ impl Model {
             let order = model.next_buried;
             model.next_buried += 1;
             let job = model.job_mut(id);
-            let (queue, watchers) = (job.queue.clone(), std::mem::take(&mut job.watchers));
+            let watchers = std::mem::take(&mut job.watchers);
             (job.pri, job.state) = (pri, State::Buried { order });
             job.counts.buries += 1;
-            model.left_strict(&queue);
             model.record(id, Record::Update);
             let need = model.jobs[&id].need;
-            model.arm(&queue);
             model.send_last_news(watchers, id, &News::Fail, need);
         })
     }
@@ -155,7 +153,6 @@ impl Model {
                 (job.since, job.state) = (0, State::Delayed { due: now + u64::from(delay) * 1000 });
                 model.record(id, Record::Update);
                 model.keep_slot(&queue, id);
-                model.arm(&queue);
                 return;
             }
             if job.state != State::Ready {
@@ -235,7 +232,6 @@ impl Model {
                 job.since = now;
                 self.record(id, Record::Update);
                 self.reenter_lane(&from, id);
-                self.arm(&from);
             } else {
                 let _ = self.kick_job(id);
             }

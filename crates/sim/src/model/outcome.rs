@@ -148,10 +148,6 @@ impl Model {
 
     pub(super) fn remove_job(&mut self, id: u64) -> Need {
         let job = self.jobs.remove(&id).expect("it was just looked at");
-        if matches!(job.state, State::Leased(_)) {
-            self.free_slot(&job.queue, job.group);
-        }
-        self.left_strict(&job.queue);
         self.hide_older_result(id, job.tags.as_ref());
         let mut need = 0;
         if job.kind == JobKind::Logged {

@@ -42,7 +42,6 @@ impl Model {
         }
         self.change_gates(name, Rc::new(policy));
         self.look_at_pause(name);
-        self.arm(name);
     }
 
     /// Sets `extra_since` to the current time, if it has no value yet.

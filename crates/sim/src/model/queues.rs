@@ -48,7 +48,6 @@ impl Model {
             first_lease: 0,
             next_turn: 0,
             extra_since: None,
-            timer: None,
             sweep_rests_until: 0,
             last_read: None,
         };
@@ -63,12 +62,9 @@ impl Model {
     /// Drops a queue if nothing keeps it in existence (spec beanstalkd 6).
     pub(super) fn drop_queue_if_unwanted(&mut self, name: &Name) {
         if self.is_wanted(name) {
-            // The engine sets the queue's timer here, because the queue may be idle from now on.
-            // The model must set its timer at the same moment.
-            if self.queues.get(name).is_some_and(|queue| queue.extra_since.is_some()) {
-                self.arm(name);
-            }
-        } else if let Some(queue) = self.queues.remove(name) {
+            return;
+        }
+        if let Some(queue) = self.queues.remove(name) {
             self.free_queue_places.push(queue.place);
         }
     }

@@ -19,8 +19,8 @@ const TRIAL_ADVANCES: usize = 3;
 /// The newest counts of the jobs, and the jobs that were leased, before the start.
 type Known<'a> = (&'a BTreeMap<u64, Counts>, &'a BTreeSet<u64>);
 
-/// For up to this many queues, the model tries two moments that their timers can have.
-const TIMERS_MAX: usize = 4;
+/// Of the queues that ended at the start, the model tries up to this many orders.
+const ORDERS_MAX: usize = 24;
 
 /// What the model cannot know of the log and of the start, because the process has ended jobs.
 #[derive(Clone, Debug)]
@@ -29,22 +29,18 @@ struct Guess {
     from_puts: bool,
     /// See [`LogContents::count_all_of_gone`].
     counts_are_newest: bool,
-    /// See [`Recovered::late_timers`].
-    late_timers: BTreeSet<Name>,
+    /// See [`Recovered::order_of_ended`].
+    order_of_ended: usize,
 }
 
 impl Guess {
-    /// All guesses, the likely ones first. The timers of these queues can be late.
-    fn all(queues: &[Name]) -> impl Iterator<Item = Self> {
-        let queues = &queues[..queues.len().min(TIMERS_MAX)];
-        (0..4_u32 << queues.len()).map(move |bits| {
-            let is_late = |at: usize| bits >> (2 + at) & 1 == 1;
-            let late = queues.iter().enumerate().filter(|(at, _)| is_late(*at));
-            Self {
-                from_puts: bits & 1 == 0,
-                counts_are_newest: bits & 2 != 0,
-                late_timers: late.map(|(_, name)| name.clone()).collect(),
-            }
+    /// All guesses, the likely ones first, if this many queues ended at the start.
+    fn all(ended: usize) -> impl Iterator<Item = Self> {
+        let orders = (1..=ended).product::<usize>().min(ORDERS_MAX);
+        (0..4 * orders).map(|at| Self {
+            from_puts: at & 1 == 0,
+            counts_are_newest: at & 2 != 0,
+            order_of_ended: at / 4,
         })
     }
 }
@@ -57,11 +53,9 @@ pub(crate) struct Recovered {
     pub(crate) ready: BTreeSet<u64>,
     /// The number of jobs in the log, before any job expired.
     pub(crate) in_log: u64,
-    /// The queues whose timers have the end of the queue's head. Every other timer has the earliest
-    /// end of all jobs that were the head while the process restored the jobs in the order of their
-    /// ids. The model does not have the order of the jobs in the log, which decides. The timers
-    /// decide which queue expires its jobs first.
-    pub(crate) late_timers: BTreeSet<Name>,
+    /// A number for each order in which the queues that ended at the start may have had their places.
+    /// The places decide which of several queues expires its jobs first.
+    pub(crate) order_of_ended: usize,
     /// The next id that the process assigns.
     pub(crate) next_id: u64,
     /// The process's queues, oldest first, and their places. The order depends on the order of the
@@ -95,16 +89,31 @@ impl Recovered {
     /// The queues before any job expired. When the process ended the expired jobs, it may have
     /// dropped queues and freed their places. It may also have created other queues.
     fn queues_at_the_start(&self) -> Vec<(Name, Place)> {
-        let LogContents { jobs, queues, .. } = &self.log_contents;
-        let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.queue).collect();
-        lost.extend(queues.keys());
         let mut queues = self.queues.clone();
-        queues.retain(|(name, _)| &**name == "default" || lost.contains(name));
+        let in_log = self.queues_in_log();
+        queues.retain(|(name, _)| &**name == "default" || in_log.contains(name));
         let is_taken = |place: &Place| self.queues.iter().any(|(_, taken)| taken == place);
-        let free: Vec<Place> = (0..).filter(|place| !is_taken(place)).take(lost.len()).collect();
-        lost.retain(|name| queues.iter().all(|(kept, _)| kept != *name));
-        queues.extend(lost.into_iter().cloned().zip(free));
+        let free = (0..).filter(|place| !is_taken(place));
+        let mut ended: Vec<&Name> = self.ended_queues().collect();
+        let mut order = self.order_of_ended;
+        let in_order = std::iter::from_fn(|| {
+            let at = order.checked_rem(ended.len())?;
+            order /= ended.len();
+            Some(ended.remove(at).clone())
+        });
+        queues.extend(in_order.zip(free));
         queues
+    }
+
+    fn queues_in_log(&self) -> BTreeSet<&Name> {
+        let LogContents { jobs, queues, .. } = &self.log_contents;
+        jobs.values().map(|image| &image.queue).chain(queues.keys()).collect()
+    }
+
+    /// The queues of the log that the process has dropped.
+    fn ended_queues(&self) -> impl Iterator<Item = &Name> {
+        let is_kept = |name: &Name| self.queues.iter().any(|(kept, _)| kept == name);
+        self.queues_in_log().into_iter().filter(move |name| !is_kept(name))
     }
 }
 
@@ -117,13 +126,12 @@ impl Model {
         let leased = self.history.leased();
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
             // Of the jobs that the process has ended, it is not known whether the log has the moments
-            // when they became ready. These decide whether a job has expired, and which queue expires
-            // its jobs first. Nor is it known which counters the log has. With a strict order, jobs
-            // that were handed out before come first.
+            // when they became ready. These decide whether a job has expired. Nor is it known which
+            // counters the log has. With a strict order, jobs that were handed out before come first.
             let newest = self.history.newest_counts(end);
-            let queues = log_contents.queues_with_expired(now);
             let mut problem = None;
-            for guess in Guess::all(&queues) {
+            let ended = Recovered { log_contents: log_contents.clone(), ..found.clone() };
+            for guess in Guess::all(ended.ended_queues().count()) {
                 match self.explain_with(log_contents, found, now, (&newest, &leased), guess) {
                     Ok(begun) => return Ok((end, begun)),
                     Err(first) => problem = problem.or(Some(first)),
@@ -181,8 +189,8 @@ impl Model {
         log_contents.meet(&found.log_contents, now, self.history.counts_may_be_missing);
         let newest = log_contents.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
         let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
-        let late_timers = guess.late_timers;
-        Recovered { log_contents, late_timers, next_id, ..found.clone() }
+        let order_of_ended = guess.order_of_ended;
+        Recovered { log_contents, order_of_ended, next_id, ..found.clone() }
     }
 
     /// Starts the model again with the recovered state.
@@ -219,7 +227,6 @@ impl Model {
         }
         model.next_id = recovered.next_id;
         model.next_lease = recovered.next_id;
-        let mut early_timers: BTreeMap<Name, Option<u64>> = BTreeMap::new();
         for (id, image) in &recovered.log_contents.jobs {
             let state = match image.state {
                 StoredState::Ready => State::Ready,
@@ -260,18 +267,9 @@ impl Model {
             if job.expires.is_some() || job.death.is_some() {
                 model.ensure_extra(&job.queue.clone());
             }
-            let (queue, is_ready) = (job.queue.clone(), job.state == State::Ready);
             model.jobs.insert(*id, job);
-            if is_ready && !recovered.late_timers.contains(&queue) {
-                let ends = early_timers.entry(queue.clone()).or_default();
-                *ends = [*ends, model.expiry_moment(&queue)].into_iter().flatten().min();
-            }
         }
         model.empty_buckets();
-        for (name, ends) in early_timers {
-            let queue = model.queue_mut(&name);
-            queue.timer = [queue.timer, ends].into_iter().flatten().min();
-        }
         model.history = History::default();
         let queues = recovered.log_contents.queues.clone();
         let kept = |name: &Name| queues.get(name).is_some_and(|facts| facts.kept && facts.is_child);

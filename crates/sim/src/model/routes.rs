@@ -399,9 +399,7 @@ impl Model {
             self.offer(id);
         } else {
             self.keep_slot(to, id);
-            self.arm(to);
         }
-        self.left_strict(&from);
         self.drop_queue_if_unwanted(&from);
     }
 }

@@ -38,7 +38,7 @@ impl Model {
             let pause = queue.pause.map(|pause| pause.until);
             let turns = queue.phase.map(|phase| phase.turns);
             let [expiry, dead, idle] = self.ends_of_queue(name);
-            let moments = [queue.timer, expiry, dead, idle, pause, turns];
+            let moments = [self.gate_moment(name), expiry, dead, idle, pause, turns];
             Some((moments.into_iter().flatten().min()?, owner(name)))
         });
         let delayed = self.jobs.values().filter_map(|job| match job.state {
@@ -50,16 +50,6 @@ impl Model {
         let conns =
             conns.filter_map(|place| Some((self.conn_moment(*place)?, Owner::Conn(*place))));
         queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
-    }
-
-    /// Sets the queue's timer to the moment when its head expires, if the timer has no earlier
-    /// moment. The timers decide the order in which the model handles several queues. The order has
-    /// an effect, because expired jobs can move to another queue.
-    pub(super) fn arm(&mut self, name: &Name) {
-        let moments = self.ends_of_queue(name).into_iter().chain([self.gate_moment(name)]);
-        let next = moments.flatten().min();
-        let queue = self.queue_mut(name);
-        queue.timer = [queue.timer, next].into_iter().flatten().min();
     }
 
     /// The moments at which the timer of a queue ends a job that has expired, a dead letter, and the
@@ -95,7 +85,6 @@ impl Model {
 
     fn look_at_queue(&mut self, name: &Name) {
         let now = self.now;
-        self.queue_mut(name).timer = None;
         self.guarded(name, |model| {
             model.sweep_in_time(name);
             model.end_due_dead(name);

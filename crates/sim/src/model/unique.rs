@@ -123,7 +123,6 @@ impl Model {
         self.record(id, Record::Moved);
         if is_ready {
             self.reenter_lane(&queue, id);
-            self.arm(&queue);
         } else if is_earlier && due <= now {
             self.offer(id);
         }

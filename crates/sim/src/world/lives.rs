@@ -249,8 +249,14 @@ impl World {
         let queues =
             names.map(|name| (String::from_utf8_lossy(name).into(), place(name))).collect();
         drop(turn);
-        let (ready, late_timers) = (BTreeSet::new(), BTreeSet::new());
-        let found = Recovered { log_contents, ready, in_log, late_timers, next_id, queues };
+        let found = Recovered {
+            log_contents,
+            ready: BTreeSet::new(),
+            in_log,
+            order_of_ended: 0,
+            next_id,
+            queues,
+        };
         let (end, recovered) = self.model.explain(now, &found)?;
         self.summary.recovered_jobs += total;
         self.summary.lost_changes += (self.model.history.len() - end) as u64;
