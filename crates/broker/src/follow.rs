@@ -14,14 +14,10 @@ use crate::core::Core;
 use crate::journal::fact::{Fact, FactError, FactReader};
 use crate::journal::folder::placed;
 use crate::journal::state_hash::job_hash;
-use crate::journal::stream::Gathering;
+use crate::journal::stream::{Gathering, PLACE_BYTES};
 use crate::journal::{Mark, Placed};
 use crate::ledger::locations::Location;
 use crate::ledger::{Ledger, meta, queue_ref};
-use crate::turn::SHORT_NOTE_BYTES;
-
-/// An entry of the log needs at most this many bytes besides its names, metas, options and body.
-const ENTRY_BYTES: u64 = 64;
 
 /// Why a follower cannot apply a group.
 #[derive(Debug, thiserror::Error)]
@@ -111,63 +107,113 @@ impl Broker {
 struct Needs {
     /// The jobs of earlier groups that it changes.
     jobs: Vec<JobId>,
-    /// The log may ask for this many bytes in all.
+    /// Its entries have at most this many bytes, with all names that the log may write for them. A
+    /// higher number would leave a larger end of a segment unused than the leader did.
     bytes: u64,
-    puts_bytes: u64,
-    updates: u64,
+    /// It does not only end jobs and set counters.
+    takes_room: bool,
 }
 
 impl Needs {
     fn of(group: &SealedGroup) -> Result<Self, ApplyError> {
-        let (mut needs, mut names, mut new) = (Self::default(), Vec::new(), HashSet::new());
+        let (mut needs, mut names, mut new) = (Self::default(), Names::default(), HashSet::new());
+        // Jobs that end one after the other share an entry.
+        let mut finishes = 0;
         for fact in FactReader::new(&group.body) {
-            needs.bytes += ENTRY_BYTES;
-            // The log asks for room for the name of each job, although it often has the name.
-            let of_meta = |names: &[&[u8]], queue: u32, meta: &Meta<'_>| {
-                let name = names[queue as usize].len() as u64 + ENTRY_BYTES;
-                name + log::put_bytes(1, meta.options.len(), 0)
-            };
-            match fact? {
-                Fact::Name(name) => names.push(name),
+            let fact = fact?;
+            if !matches!(fact, Fact::Finish(_)) {
+                needs.bytes += log::finishes_bytes(std::mem::take(&mut finishes));
+            }
+            match fact {
+                Fact::Name(name) => names.add(name),
                 Fact::Put(jobs, body) => {
-                    let metas = jobs.iter().map(|(queue, meta)| of_meta(&names, *queue, meta));
-                    needs.bytes += metas.sum::<u64>() + body.len() as u64;
-                    needs.puts_bytes += body.len() as u64;
+                    let options = jobs.iter().map(|(_, meta)| meta.options.len()).sum();
+                    needs.bytes += names.bytes_for(jobs.iter().map(|(queue, _)| *queue));
+                    needs.bytes += log::put_bytes(jobs.len(), options, body.len());
+                    needs.takes_room = true;
                     new.extend(jobs.iter().map(|(_, meta)| meta.id));
                 }
                 Fact::Update(queue, meta) => {
-                    needs.bytes += of_meta(&names, queue, &meta);
-                    needs.updates += 1;
+                    needs.bytes += names.bytes_for([queue].into_iter());
+                    needs.bytes += log::update_bytes(meta.options.len());
+                    needs.takes_room = true;
+                    // This job may have been the last one of another queue.
+                    names.forget();
+                    names.remember(queue);
                     needs.jobs.push(JobId(meta.id));
                 }
-                Fact::Count(id, _) => needs.jobs.push(JobId(id)),
+                Fact::Count(id, counters) => {
+                    needs.bytes += log::count_bytes(counters);
+                    needs.jobs.push(JobId(id));
+                }
                 Fact::Finish(ids) => {
-                    needs.bytes += 8 * ids.len() as u64;
+                    finishes += ids.len() as u64;
+                    names.forget();
                     needs.jobs.extend(ids.into_iter().map(JobId));
                 }
                 Fact::Value(key, value) => {
-                    needs.bytes += (key.len() + value.len()) as u64;
-                    // The leader admits a long note by its length, and other facts as an update.
-                    let is_long_note =
-                        value.len() > SHORT_NOTE_BYTES && meta::note_of_fact(key).is_some();
-                    needs.updates += 1 + if is_long_note { value.len() as u64 / 256 } else { 0 };
+                    needs.bytes += log::fact_entry_bytes(key, value);
+                    needs.takes_room = true;
+                    names.forget();
                 }
-                Fact::Ids(_) => {}
+                Fact::Ids(_) => needs.bytes += log::ID_LIMIT_BYTES,
             }
         }
+        needs.bytes += log::finishes_bytes(finishes) + names.again;
         needs.jobs.retain(|id| !new.contains(&id.0));
-        if new.is_empty() {
-            needs.puts_bytes = 0;
-        } else {
-            needs.puts_bytes += 1;
-        }
         Ok(needs)
     }
 
     /// Whether the log has room. A group that only ends jobs always fits, because it makes room.
     fn has_room(&self, log: &Log) -> bool {
-        let puts_fit = self.puts_bytes == 0 || log.admits_put(self.bytes as usize);
-        puts_fit && (self.updates == 0 || log.admits_updates(self.updates))
+        !self.takes_room || log.admits_accepted(self.bytes + PLACE_BYTES)
+    }
+}
+
+/// The queues of a group, by their numbers in it, and which of them the log has certainly named for it.
+///
+/// The log names a queue once in a segment. But a queue that is gone, and comes back, gets its name again.
+/// At a follower, a queue is gone with its last job, because nobody uses it there.
+#[derive(Debug, Default)]
+struct Names<'a> {
+    /// Each name, and the period in which the log has named it last.
+    all: Vec<(&'a [u8], Option<u32>)>,
+    /// The next period begins when any queue may be gone.
+    period: u32,
+    /// For each entry, the log asks for room for all its names, also for those that it has written. So
+    /// this is the most that it asks for in vain, and must be left behind the other entries.
+    again: u64,
+}
+
+impl<'a> Names<'a> {
+    fn add(&mut self, name: &'a [u8]) {
+        self.all.push((name, None));
+    }
+
+    /// The bytes of the names that the log may write for one entry about jobs in these queues.
+    fn bytes_for(&mut self, queues: impl Iterator<Item = u32>) -> u64 {
+        let (mut new, mut again) = (0, 0);
+        for queue in queues {
+            let (name, named) = &mut self.all[queue as usize];
+            let bytes = log::name_bytes(name);
+            if named.replace(self.period) == Some(self.period) {
+                again += bytes;
+            } else {
+                new += bytes;
+            }
+        }
+        self.again = self.again.max(again);
+        new
+    }
+
+    /// Any queue may be gone.
+    fn forget(&mut self) {
+        self.period += 1;
+    }
+
+    /// This queue is not gone.
+    fn remember(&mut self, queue: u32) {
+        self.all[queue as usize].1 = Some(self.period);
     }
 }
 

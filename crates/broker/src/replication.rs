@@ -236,6 +236,9 @@ impl Broker {
             stream.lead(epoch, ids.end);
             core.log_wall_clock();
         }
+        if let Some(log) = &self.shared.log {
+            log.can_refuse();
+        }
         self.set_clock_step();
         Ok(())
     }

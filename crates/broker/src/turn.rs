@@ -19,7 +19,6 @@ use crate::{Answer, Caller, Event};
 
 pub use listings::{LeasedJob, SubmittedJob};
 pub use notes::NoteRefusal;
-pub(crate) use notes::SHORT_NOTE_BYTES;
 pub use sessions::{HeldRow, SessionInfo};
 pub use statistics::LogStats;
 

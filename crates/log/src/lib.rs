@@ -73,4 +73,7 @@ pub use crate::settings::{Settings, Sync};
 pub use crate::types::{
     Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Slot,
 };
+pub use crate::write::batch::{
+    ID_LIMIT_BYTES, count_bytes, fact_entry_bytes, finishes_bytes, name_bytes, update_bytes,
+};
 pub use crate::write::committer::{Clock, Committer};

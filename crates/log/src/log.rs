@@ -1,7 +1,7 @@
 //! The log's interface for its owner: append entries, read positions, check for room.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use histogram::{Histogram, SharedHistogram};
@@ -20,7 +20,7 @@ use crate::settings::{
     Settings, Sync,
 };
 use crate::types::{Meta, Position, QueueRef, Slot};
-use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
+use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes, update_bytes};
 use crate::write::commit::Commit;
 use crate::write::fill::Fill;
 use crate::write::positions::Positions;
@@ -59,6 +59,8 @@ pub struct Log {
     pub(crate) first_committer: Mutex<()>,
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
+    /// A change that the owner cannot refuse waits for room: see [`Log::admits_accepted`].
+    pub(crate) wants_room: AtomicBool,
     /// Set if the log has index files.
     pub(crate) classify: OnceLock<Classify>,
     pub(crate) indexes: Indexes,
@@ -111,6 +113,7 @@ impl Log {
             first_committer: Mutex::new(()),
             segments,
             cursor: Mutex::new(Cursor::default()),
+            wants_room: AtomicBool::new(false),
             classify: settings.classify.map_or_else(OnceLock::new, OnceLock::from),
             indexes,
             positions: Positions::new(end),
@@ -302,7 +305,7 @@ impl Log {
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
     ) -> Position {
-        let bytes = padded(ENTRY_HEAD_BYTES + 8 + META_BYTES + meta.options.len()) as u64;
+        let bytes = update_bytes(meta.options.len());
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is updated: {slot:?}");
         // The meta's options include the newest counters. So older lazy counters must not be
@@ -475,6 +478,19 @@ impl Log {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
         segment + segment.max(segment / 2 + finishes) + self.reserve_for_updates()
+    }
+
+    /// The bytes of the reserve that changes by a leader cannot use: see [`Log::admits_accepted`].
+    /// Less than this, and a follower could not end all its jobs on a full disk.
+    ///
+    /// It is what updates leave of [`Log::put_reserve`], without the part that only they can use. If
+    /// reclaim has copied all jobs already, they have grown by half of `FINISH_RESERVE_BYTES`. Then
+    /// the other half is enough. If it has copied none, and the leader has the same limit, there are more
+    /// bytes left than this.
+    pub(crate) fn accepted_reserve(&self, open: &Open) -> u64 {
+        let segment = self.segments.segment_bytes;
+        let finishes = open.live.live() * FINISH_RESERVE_BYTES / 2 + open.entry_bytes() / 64;
+        segment / 2 + segment.max(segment / 2 + finishes)
     }
 
     /// The bytes of the reserve that only updates can use.

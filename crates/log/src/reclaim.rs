@@ -12,6 +12,7 @@ mod oldest;
 mod pass;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::disk::DiskFile;
@@ -144,6 +145,8 @@ pub(crate) struct Cursor {
     /// See [`Log::reclaim_lag`].
     lag: u32,
     passes: Passes,
+    /// Whether a change waited for room when [`Log::reclaim_wanted`] was called last.
+    had_to_go_on: bool,
     /// Set if reclaim stopped because there was too little room for a copy. Reclaim waits until
     /// there is more room, or until the oldest segment has no live job.
     starved_at: Option<Starved>,
@@ -204,7 +207,17 @@ impl Log {
         // With the index, the garbage would seem smaller. Then a pass on a full disk would begin
         // too late, after the reserve is used up.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
-        let has_garbage = garbage > entry_bytes / 10 + segment / 2;
+        // See `Log::admits_accepted`: the smallest garbage that is worth a pass decides whether a follower
+        // has room for what its leader has admitted.
+        let must_go_on = self.wants_room.load(Ordering::Relaxed);
+        if must_go_on && !std::mem::replace(&mut cursor.had_to_go_on, must_go_on) {
+            // What earlier passes were worth says nothing: clients make no garbage while a change waits.
+            cursor.passes = Passes::default();
+        }
+        cursor.had_to_go_on = must_go_on;
+        let (spared, gain) =
+            if must_go_on { (0, segment / 8) } else { (entry_bytes / 10, segment / 2) };
+        let has_garbage = garbage > spared + gain;
         let new_bytes = used_bytes - cursor.used_bytes_before;
         cursor.used_bytes_before = used_bytes;
         cursor.credit_bytes += (new_bytes * 22 / 10) as i64;
@@ -212,7 +225,8 @@ impl Log {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
         let is_too_big = space.is_too_big();
-        let presses = (self.segments.is_short() || is_too_big) && has_garbage || exceeds(19);
+        let is_full = self.segments.is_short() || must_go_on;
+        let presses = (is_full || is_too_big) && has_garbage || exceeds(19);
         // A segment that is copied in part gives nothing back. Its copies can make the log seem small
         // enough, but reclaim must go on to hurry, and clients to rest, until the segment is free.
         let must_free = cursor.too_big_with == Some(first);
@@ -224,7 +238,7 @@ impl Log {
             not_of_clients: data_bytes as i64 - remaining as i64 - used_bytes as i64,
             live: entry_bytes,
         };
-        let helps = presses && cursor.passes.would_help(first, last, sizes, segment / 2);
+        let helps = presses && cursor.passes.would_help(first, last, sizes, gain);
         if helps && is_too_big {
             cursor.too_big_with = Some(first);
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use common::{Random, settings};
 use lineshaft_log::{
     Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot, Sync,
+    put_bytes,
 };
 
 const DISK: u64 = 1 << 20;
@@ -460,6 +461,47 @@ fn segments_are_left_for_updates_that_cannot_wait() {
         crowd.log.update(crowd.now_ms, crowd.places.0[&id], QUEUE, &meta(id));
     }
     crowd.commit();
+    for id in ids {
+        crowd.finish(id, false);
+    }
+}
+
+/// Jobs that another server has accepted go where puts are refused. When this room is used up, too,
+/// reclaim frees the little garbage that it usually leaves.
+#[test]
+fn what_cannot_be_refused_gets_room_from_little_garbage() {
+    const BODY: u64 = 4000;
+    // In smaller segments, headers would take as much as this garbage.
+    const LARGE: u64 = 256 << 10;
+    let own = Settings { segment_bytes: LARGE, update_segments: 1, ..settings(Sync::Always) };
+    let disk = FaultDisk::new(1, 128 * LARGE);
+    let (log, places) = open(&disk, 1, own);
+    let mut crowd = Crowd { disk, log, places, now_ms: 1 };
+    crowd.fill(&[7; BODY as usize]);
+    let jobs = crowd.places.0.len() as u64;
+    let copies = crowd.log.usage().copies;
+    for id in (160..=jobs).step_by(160) {
+        crowd.finish(id, false);
+    }
+    for _ in 0..300 {
+        crowd.work();
+    }
+    assert_eq!(crowd.log.usage().copies, copies, "there is less garbage than a tenth");
+    let bytes = put_bytes(1, 0, BODY as usize);
+    let mut accepted = 0;
+    while crowd.log.admits_accepted(bytes) {
+        accepted += 1;
+        crowd.put(jobs + accepted, BODY);
+    }
+    assert!(accepted * bytes > LARGE, "{accepted} jobs went into the reserve");
+    for _ in 0..300 {
+        crowd.work();
+    }
+    assert!(crowd.log.usage().copies > copies, "{:?}", crowd.log.usage());
+    assert!(crowd.log.admits_accepted(bytes), "{:?}", crowd.log.usage());
+    // All jobs can still be finished.
+    let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
+    ids.sort_unstable();
     for id in ids {
         crowd.finish(id, false);
     }

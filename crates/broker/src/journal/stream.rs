@@ -31,7 +31,7 @@ use crate::ledger::meta;
 /// stream can carry such a group, unless a body is larger.
 const GROUP_BYTES_MAX: usize = 512 << 10;
 /// The end of each part has room for the fact of the node's place.
-const PLACE_BYTES: u64 = 256;
+pub(crate) const PLACE_BYTES: u64 = 256;
 /// Room of a FINISH, COUNT or IDS entry.
 const SMALL_ENTRY_BYTES: u64 = 64;
 /// An entry needs at most this many bytes besides its names, metas, options and body.

@@ -6,7 +6,7 @@ use crate::{Answer, Position, Turn};
 
 /// A longer note is refused while the log has no room. A shorter one is written as soon as there is room,
 /// like other facts.
-pub(crate) const SHORT_NOTE_BYTES: usize = 8 << 10;
+const SHORT_NOTE_BYTES: usize = 8 << 10;
 
 /// Why a note was not written. The notes are unchanged.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]

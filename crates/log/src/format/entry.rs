@@ -49,7 +49,7 @@ pub(crate) fn finish_entry(buffer: &mut Vec<u8>, start: usize) {
 
 /// A FINISH entry grows up to this many bytes. A damaged entry brings its jobs back, so a larger one
 /// would do more harm.
-const SHARED_FINISH_BYTES_MAX: usize = 4096;
+pub(crate) const SHARED_FINISH_BYTES_MAX: usize = 4096;
 
 /// Adds slots to the FINISH entry at `start`, which must be the last entry of the buffer. Returns
 /// false if the entry would be too long.

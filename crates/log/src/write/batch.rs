@@ -6,7 +6,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::format::entry::{
-    ENTRY_HEAD_BYTES, EntryKind, begin_entry, extend_finish, finish_entry, write_slots,
+    ENTRY_HEAD_BYTES, EntryKind, META_BYTES, SHARED_FINISH_BYTES_MAX, begin_entry, extend_finish,
+    finish_entry, write_slots,
 };
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
@@ -20,7 +21,7 @@ const OPEN_BYTES: usize = 24;
 /// large, but a `Vec` can have twice the capacity that it needs.
 const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 /// Bytes of an IDS entry.
-pub(crate) const ID_LIMIT_BYTES: u64 = 24;
+pub const ID_LIMIT_BYTES: u64 = 24;
 /// Bytes at the end of each segment that are reserved for starts of the server. Each start appends
 /// one group. So even if there is no room for another segment, the server can start a few times.
 pub(crate) const KEPT_FOR_STARTS: u64 = 1024;
@@ -28,17 +29,29 @@ pub(crate) const KEPT_FOR_STARTS: u64 = 1024;
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
 
 /// Bytes of a NAME entry.
-pub(crate) fn name_bytes(name: &[u8]) -> u64 {
+pub fn name_bytes(name: &[u8]) -> u64 {
     padded(16 + name.len()) as u64
 }
 
+/// Bytes of an UPDATE entry whose meta has this many bytes of options.
+pub fn update_bytes(options_bytes: usize) -> u64 {
+    padded(ENTRY_HEAD_BYTES + 8 + META_BYTES + options_bytes) as u64
+}
+
 /// Bytes of a COUNT entry.
-pub(crate) fn count_bytes(counters: &[u8]) -> u64 {
+pub fn count_bytes(counters: &[u8]) -> u64 {
     padded(ENTRY_HEAD_BYTES + 8 + counters.len()) as u64
 }
 
+/// Bytes of the FINISH entries for this many jobs that end one after the other, without another entry
+/// between them.
+pub fn finishes_bytes(jobs: u64) -> u64 {
+    let jobs_max = (SHARED_FINISH_BYTES_MAX - ENTRY_HEAD_BYTES) as u64 / 8;
+    jobs * 8 + jobs.div_ceil(jobs_max) * padded(ENTRY_HEAD_BYTES) as u64
+}
+
 /// Bytes of a FACT entry.
-pub(crate) fn fact_entry_bytes(key: &[u8], value: &[u8]) -> u64 {
+pub fn fact_entry_bytes(key: &[u8], value: &[u8]) -> u64 {
     padded(ENTRY_HEAD_BYTES + 4 + key.len() + value.len()) as u64
 }
 
@@ -310,8 +323,7 @@ impl Open {
     fn rotate(&mut self, bytes: u64) {
         let segment = self.part.segment + 1;
         self.slack_bytes += self.remaining();
-        let needed = (SEGMENT_OVERHEAD + bytes).next_multiple_of(4096);
-        let size = self.segment_bytes.max(needed);
+        let size = self.segment_size_for(bytes);
         assert!(u32::try_from(size).is_ok(), "an entry is smaller than 4 GiB");
         let part = new_part(segment, size, HEADER_BYTES, self.recycled.take());
         let mut full = std::mem::replace(&mut self.part, part);
@@ -329,6 +341,12 @@ impl Open {
             buffer.extend_from_slice(&first.to_le_bytes());
             buffer.extend_from_slice(&id_limit.to_le_bytes());
         });
+    }
+
+    /// The size of a new segment whose first entries have this many bytes.
+    pub(crate) fn segment_size_for(&self, bytes: u64) -> u64 {
+        let needed = (SEGMENT_OVERHEAD + bytes).next_multiple_of(4096);
+        self.segment_bytes.max(needed)
     }
 
     /// The counter of claimed bytes that counts a segment of this size.
