@@ -17,7 +17,8 @@ pub struct ClusterFacts {
     pub number: u64,
     /// The last group that is durable in its folder.
     pub durable: u64,
-    /// How far it is behind the last group that it has read, in milliseconds.
+    /// How far it is behind: the age of the first change that it has read and not applied, in
+    /// milliseconds.
     pub lag_ms: u64,
     /// The newest check of NATS found nothing wrong.
     pub is_safe: bool,
@@ -55,7 +56,8 @@ pub(crate) fn render(page: &mut Exposition, facts: &ClusterFacts) {
     page.number("lineshaft_cluster_group", Gauge, help, facts.number);
     let help = "The last group of changes that is durable in the node's folder.";
     page.number("lineshaft_cluster_durable_group", Gauge, help, facts.durable);
-    let help = "How far the node is behind the last group that it has read.";
+    let help =
+        "How far the node is behind: the age of the first change that it has read and not applied.";
     page.number("lineshaft_cluster_lag_seconds", Gauge, help, facts.lag_ms as f64 / 1e3);
     let help = "1 if the newest check of NATS found nothing wrong. Otherwise the node does not begin to lead.";
     page.number("lineshaft_cluster_safe", Gauge, help, u8::from(facts.is_safe));

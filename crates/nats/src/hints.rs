@@ -57,7 +57,8 @@ pub struct Hint {
     pub durable: u64,
     /// It follows from this group, so the stream must keep it.
     pub needs: u64,
-    /// How far it is behind the last group that it has read, in milliseconds of log time.
+    /// How far it is behind the leader: the age of the first change that it has not applied, in
+    /// milliseconds of log time.
     pub lag_ms: u64,
     /// The number of jobs in its folder.
     pub jobs: u64,

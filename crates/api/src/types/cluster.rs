@@ -63,7 +63,7 @@ pub struct ClusterNode {
     pub durable_group: u64,
     /// The groups that it has not applied yet.
     pub lag_groups: u64,
-    /// How far it is behind the last group that it has read.
+    /// How far it is behind: the age of the first change that it has read and not applied.
     pub lag_ms: u64,
     /// The jobs in its folder.
     pub jobs: u64,

@@ -1,8 +1,9 @@
 //! The thread that applies the leader's groups to the folder and the engine of a follower.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use broker::{ApplyError, Broker};
@@ -22,7 +23,21 @@ const RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Applier {
     groups: Sender<SealedGroup>,
-    waiting_bytes: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
+}
+
+/// The groups that are not applied yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    /// The time of each group, in milliseconds of log time.
+    times_ms: Mutex<VecDeque<u64>>,
+}
+
+impl Waiting {
+    fn times_ms(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.times_ms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Applier {
@@ -31,21 +46,32 @@ impl Applier {
         events: UnboundedSender<Event>,
     ) -> std::io::Result<Applier> {
         let (groups, received) = channel();
-        let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let waiting = waiting_bytes.clone();
+        let waiting = Arc::new(Waiting::default());
+        let shared = waiting.clone();
         let thread = std::thread::Builder::new().name("follow".to_owned());
-        thread.spawn(move || run(&broker, &received, &waiting, &events))?;
-        Ok(Applier { groups, waiting_bytes })
+        thread.spawn(move || run(&broker, &received, &shared, &events))?;
+        Ok(Applier { groups, waiting })
     }
 
     /// Whether the thread takes more groups.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting_bytes.load(Ordering::Relaxed) < WAITING_BYTES_MAX
+        self.waiting.bytes.load(Ordering::Relaxed) < WAITING_BYTES_MAX
+    }
+
+    /// How long the first group that is not applied has been there, if the leader's time is `now_ms`. 0:
+    /// all groups are applied that this node has read.
+    ///
+    /// The last group that it has read does not show how far it is behind: while the folder has no
+    /// room, [`Applier::has_room`] is false, and the node reads nothing more.
+    pub(super) fn lag_ms(&self, now_ms: u64) -> u64 {
+        let first = self.waiting.times_ms().front().copied();
+        first.map_or(0, |first_ms| now_ms.saturating_sub(first_ms))
     }
 
     /// Applies a group after all groups before it. An event follows.
     pub(super) fn apply(&self, group: SealedGroup) {
-        self.waiting_bytes.fetch_add(group.body.len(), Ordering::Relaxed);
+        self.waiting.bytes.fetch_add(group.body.len(), Ordering::Relaxed);
+        self.waiting.times_ms().push_back(group.time_ms);
         // If the thread has ended, its last event says why.
         let _ = self.groups.send(group);
     }
@@ -54,12 +80,13 @@ impl Applier {
 fn run(
     broker: &Broker,
     groups: &Receiver<SealedGroup>,
-    waiting_bytes: &AtomicUsize,
+    waiting: &Waiting,
     events: &UnboundedSender<Event>,
 ) {
     for group in groups {
         let applied = apply(broker, &group);
-        waiting_bytes.fetch_sub(group.body.len(), Ordering::Relaxed);
+        waiting.bytes.fetch_sub(group.body.len(), Ordering::Relaxed);
+        waiting.times_ms().pop_front();
         let has_failed = applied.is_err();
         let event = match applied {
             Ok(()) => {
@@ -88,5 +115,68 @@ fn apply(broker: &Broker, group: &SealedGroup) -> Result<(), ClusterFailure> {
             Err(error) => return Err(error.into()),
         }
         std::thread::sleep(RETRY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{Millis, NewJob, Options, Settings, Since};
+    use log::FaultDisk;
+    use replica::Lineage;
+    use testkit::wait;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    const NOW: Millis = Millis(1_000_000);
+
+    fn node(disk: &FaultDisk) -> Broker {
+        let log = Settings { segment_bytes: 64 << 10, ..Settings::default() };
+        let options = Options::without_threads(Arc::new(disk.clone()), log);
+        let options = Options { cluster: Some(Lineage([7; 16])), ..options };
+        Broker::open(options, NOW).expect("the disk is empty").0
+    }
+
+    /// The groups of a leader that puts a job with each of these bodies, one every second.
+    fn groups(body_bytes: &[usize]) -> Vec<SealedGroup> {
+        let leader = node(&FaultDisk::new(1, 64 << 20));
+        let since = Since::Wall { now: NOW, record: Millis(0) };
+        leader.lead(1, 1..1 << 22, since).expect("ids are left");
+        let stream = leader.stream().expect("it is a node");
+        let mut all = Vec::new();
+        for (second, bytes) in (1..).zip(body_bytes) {
+            let mut turn = leader.turn(Millis(NOW.0 + 1000 * second));
+            let session = turn.open_session(0);
+            let put = turn.caller(session).put(NewJob::default(), vec![7; *bytes].into());
+            put.value.expect("there is room");
+            drop(turn);
+            while let Some(group) = stream.take_group() {
+                leader.accept(group.number);
+                all.push(group);
+            }
+            leader.commit_step(NOW).expect("the disk works");
+            leader.prepare_step().expect("the disk works");
+        }
+        all
+    }
+
+    #[test]
+    fn the_lag_of_a_follower_without_room_grows() {
+        let all = groups(&[100, 600_000, 100]);
+        let large = all.iter().find(|group| group.body.len() > 500_000).expect("it was put");
+        let disk = FaultDisk::new(2, 512 << 10);
+        let follower = node(&disk);
+        let (events, _received) = unbounded_channel();
+        let applier = Applier::spawn(follower, events).expect("a thread starts");
+        assert_eq!(applier.lag_ms(NOW.0 + 60_000), 0, "it has read nothing");
+        for group in &all {
+            applier.apply(group.clone());
+        }
+        // Once the large group is the first one, it stays the first one.
+        let waits = || applier.lag_ms(large.time_ms + 10_000) == 10_000;
+        wait::until("the group has no room", waits);
+        assert_eq!(applier.lag_ms(large.time_ms + 20_000), 20_000);
+        disk.set_capacity(64 << 20);
+        wait::until("all groups are applied", || applier.lag_ms(large.time_ms + 30_000) == 0);
     }
 }

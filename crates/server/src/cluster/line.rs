@@ -50,6 +50,9 @@ pub(crate) struct Answer {
     pub(crate) number: u64,
     /// Whether this process leads and may answer its clients.
     pub(crate) is_free: bool,
+    /// The time of a leader, in milliseconds of log time. `None`: this process does not lead, or has an
+    /// older version.
+    pub(crate) time_ms: Option<u64>,
 }
 
 impl Purpose {
@@ -154,8 +157,10 @@ fn read_sum(digits: &str) -> Option<[u8; 32]> {
 
 impl Answer {
     pub(crate) fn encode(self) -> String {
-        let Answer { incarnation, number, is_free } = self;
-        format!("node 1 {incarnation:016x} {number} {}", u8::from(is_free))
+        let Answer { incarnation, number, is_free, time_ms } = self;
+        // An older node ignores what comes after the third word.
+        let time = time_ms.map(|time_ms| format!(" {time_ms}")).unwrap_or_default();
+        format!("node 1 {incarnation:016x} {number} {}{time}", u8::from(is_free))
     }
 
     pub(crate) fn decode(line: &str) -> Option<Answer> {
@@ -163,7 +168,8 @@ impl Answer {
         let incarnation = Incarnation::from_str_radix(words.next()?, 16).ok()?;
         let number = words.next()?.parse().ok()?;
         let is_free = words.next()? == "1";
-        Some(Answer { incarnation, number, is_free })
+        let time_ms = words.next().and_then(|word| word.parse().ok());
+        Some(Answer { incarnation, number, is_free, time_ms })
     }
 }
 
@@ -211,9 +217,15 @@ mod tests {
         ] {
             assert_eq!(Purpose::decode(&purpose.encode()), Some(purpose));
         }
-        for is_free in [false, true] {
-            let answer = Answer { incarnation: u64::MAX - 1, number: 17, is_free };
+        for (is_free, time_ms) in [(false, None), (true, None), (true, Some(1_790_000_000_000))] {
+            let answer = Answer { incarnation: u64::MAX - 1, number: 17, is_free, time_ms };
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+        // The line of an older node, and one of a newer node.
+        for (line, time_ms) in [("", None), (" 5", Some(5)), (" 5 more", Some(5))] {
+            let answer = Answer::decode(&format!("node 1 00000000000000ff 17 1{line}"));
+            let wanted = Answer { incarnation: 0xff, number: 17, is_free: true, time_ms };
+            assert_eq!(answer, Some(wanted), "{line}");
         }
     }
 

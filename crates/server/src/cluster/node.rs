@@ -524,9 +524,8 @@ impl Runner {
         let at = self.stream.at();
         let applied = self.stream.acknowledged();
         let reader = self.node.reader();
-        // An idle leader makes no groups. So only groups that were read and not applied count.
-        let is_behind = reader.at().number > applied;
-        let lag_ms = reader.at().time_ms.saturating_sub(at.time_ms);
+        // The leader's own time counts, because this node may have stopped to read.
+        let leader_ms = self.status.leader_ms().max(reader.time_ms());
         // A leader's last groups may not be accepted yet, so it has no chain for the last one.
         let is_settled = at.number == applied;
         let copying = self.status.copying();
@@ -554,7 +553,7 @@ impl Runner {
             chain: if is_settled { format!("{:016x}", at.chain.0) } else { String::new() },
             durable: if copying.is_some() { 0 } else { durable },
             needs: copying.map_or(durable, |copying| copying.group),
-            lag_ms: if is_behind { lag_ms } else { 0 },
+            lag_ms: self.applier.lag_ms(leader_ms),
             jobs: at.jobs,
             settings: self.status.settings(),
             refusal: or(self.status.refusal(), refusal),

@@ -368,6 +368,9 @@ async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
         answered = true;
         let applied = shared.stream.at().number;
         shared.status.linked(answer.number.saturating_sub(applied), answer.is_free);
+        if let Some(time_ms) = answer.time_ms {
+            shared.status.leader_told_time(time_ms);
+        }
         // The end of the link must be noticed at once, also between two reports.
         let mut byte = [0];
         let socket = link.get_ref().get_ref().0;
@@ -441,10 +444,12 @@ impl Shared {
             let step_ms = self.broker.clock_step_ms();
             broker::Millis(self.clock.now().0.saturating_add_signed(step_ms))
         };
+        let leads = self.stream.leads();
         Answer {
             incarnation: self.identity.incarnation,
             number: self.stream.acknowledged(),
-            is_free: self.stream.leads() && self.broker.may_answer(now),
+            is_free: leads && self.broker.may_answer(now),
+            time_ms: leads.then(|| now().0),
         }
     }
 }

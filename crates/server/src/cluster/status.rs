@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use http_api::{ClusterFacts, StartState};
 use replica::{Epoch, Incarnation, NodeId};
@@ -50,6 +51,8 @@ pub(crate) struct Status {
     facts: Mutex<Option<ClusterFacts>>,
     view: Mutex<View>,
     link: Mutex<Option<Link>>,
+    /// The leader's time in its last answer, and when it came.
+    leader_time: Mutex<Option<(u64, Instant)>>,
     copying: Mutex<Option<Progress>>,
     leader: watch::Sender<Option<Leader>>,
     leaving: Mutex<Option<Leaving>>,
@@ -69,6 +72,7 @@ impl Default for Status {
             facts: Mutex::default(),
             view: Mutex::default(),
             link: Mutex::default(),
+            leader_time: Mutex::default(),
             copying: Mutex::default(),
             leader: watch::channel(None).0,
             leaving: Mutex::default(),
@@ -177,6 +181,18 @@ impl Status {
     /// The leader has answered a report.
     pub(crate) fn linked(&self, lag: u64, may_answer: bool) {
         *lock(&self.link) = Some(Link { lag, may_answer });
+    }
+
+    /// The leader has told its time, in milliseconds of log time.
+    pub(crate) fn leader_told_time(&self, time_ms: u64) {
+        *lock(&self.leader_time) = Some((time_ms, Instant::now()));
+    }
+
+    /// The leader's time now, in milliseconds of log time. It goes on while the leader does not answer,
+    /// and with the next leader. 0: no leader has told its time.
+    pub(crate) fn leader_ms(&self) -> u64 {
+        let told = *lock(&self.leader_time);
+        told.map_or(0, |(time_ms, at)| time_ms.saturating_add(at.elapsed().as_millis() as u64))
     }
 
     /// The leader does not answer.
