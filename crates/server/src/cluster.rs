@@ -17,7 +17,8 @@
 //! - `follower.rs`: what the main thread does while the node follows.
 //! - `copy.rs`: a node that is new, or too far behind, fetches a copy of another node's folder.
 //! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS; `line.rs`:
-//!   their lines. `pass.rs`, `pass_http.rs`: pass the clients of a follower on to the leader.
+//!   their lines; `reporters.rs`: which of their processes live. `pass.rs`, `pass_http.rs`: pass the
+//!   clients of a follower on to the leader.
 //! - `status.rs`: what the node says about itself. `view.rs`: the whole cluster, for the API.
 //!
 //! Invariant: a process leads at most once, and has one folder. A leader that is deposed ends at once,
@@ -37,6 +38,7 @@ pub(crate) mod node;
 mod pass;
 mod pass_http;
 pub(crate) mod peers;
+mod reporters;
 pub(crate) mod status;
 pub(crate) mod view;
 

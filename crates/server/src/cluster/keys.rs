@@ -94,7 +94,8 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, PROBE)?;
     sockopt::set_tcp_keepintvl(socket, PROBE)?;
-    // No limit for unacknowledged bytes: it would also end a link whose client reads slowly.
+    // No limit for unacknowledged bytes: it would also end a link whose client reads slowly. The kernel
+    // asks nothing while there are such bytes, so `reporters.rs` ends these links.
     Ok(sockopt::set_tcp_keepcnt(socket, PROBES)?)
 }
 

@@ -15,6 +15,9 @@ const LINE_BYTES_MAX: usize = 4096;
 /// Bytes of the names of a node in a line. The other parts are short.
 const HOSTS_BYTES_MAX: usize = 3072;
 
+/// Begins the last word of a first line: the process that sends it.
+const PROCESS: &str = " process=";
+
 /// What a connection is for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
@@ -173,6 +176,22 @@ impl Answer {
     }
 }
 
+/// Adds the process that sends this first line. An older node takes the word for one more name of the
+/// other node, or ignores it.
+pub(crate) fn with_process(line: &str, process: Incarnation) -> String {
+    format!("{line}{PROCESS}{process:016x}")
+}
+
+/// A first line without the process that sends it, and this process. `None`: an older node.
+pub(crate) fn split_process(line: &str) -> (&str, Option<Incarnation>) {
+    let split = line.rsplit_once(PROCESS);
+    let process = split.and_then(|(_, digits)| Incarnation::from_str_radix(digits, 16).ok());
+    match split {
+        Some((rest, _)) if process.is_some() => (rest, process),
+        Some(_) | None => (line, None),
+    }
+}
+
 /// Reads a line, and returns it without its end. What follows the line stays in the reader.
 pub(crate) async fn read(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<String> {
     let mut line = Vec::new();
@@ -226,6 +245,33 @@ mod tests {
             let answer = Answer::decode(&format!("node 1 00000000000000ff 17 1{line}"));
             let wanted = Answer { incarnation: 0xff, number: 17, is_free: true, time_ms };
             assert_eq!(answer, Some(wanted), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_can_name_its_process() {
+        let client = HttpClient { host: Some("one".to_owned()), ..HttpClient::default() };
+        let hosts = vec!["two".to_owned()];
+        for purpose in [
+            Purpose::Pass(Protocol::KestrelAdmin, Peer::Local, hosts),
+            Purpose::Pass(Protocol::Gearman, Peer::Local, Vec::new()),
+            Purpose::Http(client),
+        ] {
+            let line = with_process(&purpose.encode(), 0xab);
+            assert!(line.len() < LINE_BYTES_MAX);
+            let (rest, process) = split_process(&line);
+            assert_eq!((Purpose::decode(rest), process), (Some(purpose.clone()), Some(0xab)));
+            // An older node gets the same client.
+            match (Purpose::decode(&line), purpose) {
+                (Some(Purpose::Pass(protocol, peer, hosts)), Purpose::Pass(same, its, names)) => {
+                    assert_eq!((protocol, peer), (same, its));
+                    assert!(hosts.starts_with(&names), "{hosts:?}");
+                }
+                (found, purpose) => assert_eq!(found, Some(purpose)),
+            }
+        }
+        for line in ["copy 1 0a", "pass 1 gearman unix process", "pass 1 gearman unix process=x"] {
+            assert_eq!(split_process(line), (line, None));
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::cluster::line::Purpose;
+use crate::cluster::line::{self, Purpose};
 use crate::cluster::peers::{Peers, Shared};
 use crate::cluster::status::Leader;
 use crate::config::protocol::Protocol;
@@ -155,7 +155,7 @@ impl Shared {
         wait: Duration,
     ) -> io::Result<(Link, Leader)> {
         let (mut link, leader) = self.reach_leader(wait).await?;
-        let line = purpose.encode() + "\n";
+        let line = line::with_process(&purpose.encode(), self.identity.incarnation) + "\n";
         link.write_all(line.as_bytes()).await?;
         link.flush().await?;
         Ok((link, leader))

@@ -28,6 +28,7 @@ use crate::cluster::copy::send::Sending;
 use crate::cluster::keys::Keys;
 use crate::cluster::line::{self, Answer, HttpClient, Purpose};
 use crate::cluster::node::Event;
+use crate::cluster::reporters::Reporters;
 use crate::cluster::status::{Leader, Status};
 use crate::config::Config;
 use crate::config::listener::{Access, Listener};
@@ -133,7 +134,8 @@ pub(crate) struct Peers {
 pub(crate) struct Shared {
     pub(super) keys: Keys,
     pub(super) status: Arc<Status>,
-    identity: Identity,
+    pub(super) identity: Identity,
+    reporters: Reporters,
     broker: Broker,
     stream: Arc<Stream>,
     clock: Clock,
@@ -160,6 +162,7 @@ impl Peers {
         let shared = Arc::new(Shared {
             keys,
             status,
+            reporters: Reporters::new(identity.incarnation),
             identity,
             broker,
             stream,
@@ -235,7 +238,12 @@ async fn accept_links<Served: Future<Output = ()> + Send + 'static>(
 async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
     let mut link = BufReader::new(link);
     let line = timeout(SILENCE_MAX, line::read(&mut link)).await??;
-    match Purpose::decode(&line).ok_or(ErrorKind::InvalidData)? {
+    let (line, process) = line::split_process(&line);
+    if let Some(process) = process {
+        shared.reporters.note(process);
+    }
+    let gone = shared.reporters.gone(process);
+    match Purpose::decode(line).ok_or(ErrorKind::InvalidData)? {
         Purpose::Report(first) => {
             let node = first.node;
             let ended = serve_reports(shared, &mut link, first).await;
@@ -244,11 +252,11 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
         }
         Purpose::Pass(protocol, peer, hosts) => {
             let entrance = shared.entered().await?;
-            carry(&mut link, entrance.arrive(protocol, peer, hosts)).await
+            carry(&mut link, entrance.arrive(protocol, peer, hosts), gone).await
         }
         Purpose::Http(client) => {
             let entrance = shared.entered().await?;
-            carry(&mut link, entrance.arrive_at_site(client)).await
+            carry(&mut link, entrance.arrive_at_site(client), gone).await
         }
         Purpose::Copy(lineage) => {
             let refusal = shared.why_no_copy(lineage);
@@ -257,13 +265,19 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
     }
 }
 
-/// Copies bytes between a link and the connection of its client in this process.
+/// Copies bytes between a link and the connection of its client in this process, until one of them
+/// ends, or the process behind the link is gone.
 async fn carry(
     link: &mut (impl AsyncRead + AsyncWrite + Unpin),
     arrived: Option<StdUnixStream>,
+    gone: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let socket = arrived.ok_or(ErrorKind::ConnectionRefused)?;
-    copy_bidirectional(link, &mut UnixStream::from_std(socket)?).await.map(drop)
+    let mut socket = UnixStream::from_std(socket)?;
+    tokio::select! {
+        copied = copy_bidirectional(link, &mut socket) => copied.map(drop),
+        () = gone => Err(ErrorKind::TimedOut.into()),
+    }
 }
 
 async fn serve_reports(
@@ -277,6 +291,7 @@ async fn serve_reports(
         if report.lineage != shared.identity.lineage || (report.node, report.incarnation) != of {
             return Err(ErrorKind::InvalidData.into());
         }
+        shared.reporters.note(report.incarnation);
         let input = Input::Reported { report, is_live: true };
         let sent = shared.events.send(Event::Input(input));
         sent.map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
@@ -457,6 +472,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use testkit::tls::certificates::{Authority, Identity};
+    use tokio::io::{AsyncReadExt as _, duplex};
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
@@ -466,6 +482,26 @@ mod tests {
         let Identity { certificate, key } = authority.issue("one").expect("a certificate");
         let (ca, certificate, key) = (Some(authority.file.clone()), Some(certificate), Some(key));
         Keys::load(&Cluster { ca, certificate, key, ..Cluster::default() }).expect("right files")
+    }
+
+    /// The other machine is lost, and does not take the bytes that the link has.
+    #[tokio::test(start_paused = true)]
+    async fn a_link_ends_with_the_process_behind_it() {
+        let reporters = Reporters::new(6);
+        reporters.note(7);
+        let (mut link, _lost) = duplex(64);
+        let (ours, theirs) = StdUnixStream::pair().expect("two sockets");
+        for socket in [&ours, &theirs] {
+            socket.set_nonblocking(true).expect("an option");
+        }
+        let mut client = UnixStream::from_std(theirs).expect("a socket");
+        client.write_all(&[b'x'; 1000]).await.expect("the kernel takes it");
+        let carried = carry(&mut link, Some(ours), reporters.gone(Some(7))).await;
+        assert_eq!(carried.expect_err("its process is gone").kind(), ErrorKind::TimedOut);
+        // What the client has not been told is lost with the socket. It notices the end.
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest).await;
+        assert!(rest.is_empty());
     }
 
     #[tokio::test]
