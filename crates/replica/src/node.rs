@@ -136,6 +136,7 @@ impl Node {
             Input::Guards(is_safe) => self.safe_ms = is_safe.then_some(now_ms),
             Input::Gathered(group) => self.gathered(now_ms, group),
             Input::LeaderGone(incarnation) => self.leader_gone(incarnation),
+            Input::LeaderRefuses(incarnation) => self.leader_refuses(incarnation),
             Input::Reported { report, is_live } => {
                 self.folders.reported(now_ms, report, is_live);
             }

@@ -31,6 +31,8 @@ pub(super) struct Follow {
     resigned: Option<(NodeId, u64)>,
     /// The leader's process is gone.
     is_gone: bool,
+    /// The leader's address refuses connections.
+    refuses: bool,
     /// The leader has written nothing since its claim. It may be a process that had given the claim
     /// up, and the leader before it may have a lease. That leader's last record arrived at this
     /// moment, or earlier.
@@ -48,6 +50,7 @@ impl Follow {
             confirmed: None,
             resigned: None,
             is_gone: false,
+            refuses: false,
             is_promoted: false,
         }
     }
@@ -106,7 +109,7 @@ impl Node {
         match meaning {
             Meaning::Stale => (),
             Meaning::Claim(..) => {
-                follow.is_gone = false;
+                (follow.is_gone, follow.refuses) = (false, false);
                 follow.former_ms = had_leader.then_some(heard_ms);
             }
             Meaning::Group(_)
@@ -114,7 +117,7 @@ impl Node {
             | Meaning::Alive
             | Meaning::Renewal
             | Meaning::Resign(_) => {
-                follow.is_gone = false;
+                (follow.is_gone, follow.refuses) = (false, false);
                 follow.former_ms = None;
             }
         }
@@ -160,13 +163,22 @@ impl Node {
     }
 
     pub(super) fn leader_gone(&mut self, incarnation: Incarnation) {
-        let leads = |(_, claim): &(NodeId, Claim)| claim.incarnation == incarnation;
-        let is_leader = self.reader.leader().is_some_and(leads);
-        if let Some(follow) = self.follow()
-            && is_leader
-        {
+        if let Some(follow) = self.follow_of(incarnation) {
             follow.is_gone = true;
         }
+    }
+
+    pub(super) fn leader_refuses(&mut self, incarnation: Incarnation) {
+        if let Some(follow) = self.follow_of(incarnation) {
+            follow.refuses = true;
+        }
+    }
+
+    /// The state of a follower, if this process is its leader.
+    fn follow_of(&mut self, incarnation: Incarnation) -> Option<&mut Follow> {
+        let leads = |(_, claim): &(NodeId, Claim)| claim.incarnation == incarnation;
+        let is_leader = self.reader.leader().is_some_and(leads);
+        self.follow().filter(|_| is_leader)
     }
 
     pub(super) fn promote(&mut self) {
@@ -215,11 +227,16 @@ impl Node {
         }
         let is_free = |former_ms: u64| now_ms >= former_ms + lease_ms + SILENCE_MS;
         let is_free = follow.former_ms.is_none_or(is_free);
-        if follow.is_gone && is_free && now_ms >= since_ms + jitter_ms {
+        // An idle leader writes after a quarter of its lease (`lead.rs`). One that lives is seldom silent for
+        // twice as long, and a firewall may well refuse connections to it.
+        // As with silence, it has time for an append that waited for the stream.
+        let is_quiet = now_ms >= follow.heard_ms + lease_ms / 2;
+        let is_confirmed = answers >= CONFIRMED_ANSWERS && now_ms >= since_ms + CONFIRMED_MS;
+        let is_gone = follow.is_gone || follow.refuses && is_quiet && is_confirmed;
+        if is_gone && is_free && now_ms >= since_ms + jitter_ms {
             return Some(Reason::ProcessGone);
         }
         let is_silent = now_ms >= follow.heard_ms + lease_ms + SILENCE_MS + jitter_ms;
-        let is_confirmed = answers >= CONFIRMED_ANSWERS && now_ms >= since_ms + CONFIRMED_MS;
         (is_silent && is_confirmed).then_some(Reason::Silence)
     }
 

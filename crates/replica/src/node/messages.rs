@@ -56,9 +56,13 @@ pub enum Input {
     Guards(bool),
     /// A group of the leader's clients. Its epoch is that of `Lead`.
     Gathered(SealedGroup),
-    /// The process that leads is gone: its address refuses connections, or another process answers.
-    /// The owner repeats this, because a record that arrives later contradicts it.
+    /// The process that leads is gone: it has closed its link, and its address refuses connections. Or
+    /// another process answers. The owner repeats this, because a record that arrives later contradicts it.
     LeaderGone(Incarnation),
+    /// The address of the process that leads refuses connections, but the process has not closed its
+    /// link. A firewall can do this, too. So it counts only for a leader that is also silent. The owner
+    /// repeats this.
+    LeaderRefuses(Incarnation),
     /// A follower reports to the leader, or (not live) left a report elsewhere.
     Reported {
         /// The report.

@@ -139,6 +139,49 @@ fn a_process_that_is_gone_is_replaced_soon() {
     assert_eq!(rig.appends, 0, "a record arrived later");
 }
 
+/// A firewall can refuse connections to a leader that lives.
+#[test]
+fn a_process_that_refuses_connections_is_replaced_only_if_it_is_silent() {
+    let (writer, mut rig) = follower();
+    for _ in 0..10 {
+        // An idle leader writes four times in its lease.
+        for _ in 0..15 {
+            rig.input(Input::LeaderRefuses(102));
+            rig.pass(LEASE_MS / 60);
+        }
+        rig.push(writer.alive());
+        rig.deliver();
+    }
+    assert_eq!(rig.appends, 0, "the leader writes");
+    rig.pass(LEASE_MS);
+    assert_eq!(rig.appends, 0, "a record arrived later");
+
+    // The stream works again. Its leader has time for the append that waited.
+    let (writer, mut rig) = follower();
+    rig.mood = Mood::Silent;
+    rig.input(Input::LeaderRefuses(102));
+    rig.pass(20 * LEASE_MS);
+    rig.mood = Mood::Right;
+    rig.pass(500);
+    assert_eq!(rig.appends, 0);
+    rig.push(writer.alive());
+    rig.deliver();
+    rig.pass(LEASE_MS / 4);
+    assert_eq!(rig.appends, 0, "the leader writes again");
+
+    let (_, mut rig) = follower();
+    rig.input(Input::LeaderRefuses(5));
+    rig.pass(LEASE_MS);
+    assert_eq!(rig.appends, 0, "process 5 does not lead");
+
+    let (_, mut rig) = follower();
+    rig.input(Input::LeaderRefuses(102));
+    rig.pass(LEASE_MS / 2 - 50);
+    assert_eq!(rig.appends, 0, "it may be idle");
+    rig.pass(LEASE_MS / 2);
+    assert_eq!(reason(&rig), Some(Reason::ProcessGone));
+}
+
 #[test]
 fn the_successor_claims_first() {
     let (mut writer, mut rig) = follower();
