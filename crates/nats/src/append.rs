@@ -16,7 +16,7 @@ use crate::REQUEST_MAX;
 use crate::connect::Connector;
 
 /// A condition of the append was wrong.
-const WRONG_LAST_SEQUENCE: u64 = 10_071;
+pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10_071;
 /// Another append with a condition on the same subject is being decided.
 const IN_PROCESS: u64 = 10_164;
 

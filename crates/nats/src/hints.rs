@@ -9,14 +9,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_nats::Client;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{self, Context};
+use async_nats::{Client, HeaderMap};
 use futures_util::StreamExt as _;
 use replica::NodeId;
 use replica::report::Report;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
+use crate::append::WRONG_LAST_SEQUENCE;
 use crate::connect::Connector;
 use crate::stream::{self, StreamError};
 use crate::{ConnectError, Place, REQUEST_MAX};
@@ -244,8 +246,20 @@ impl Hints {
         let text = serde_json::to_vec(order).unwrap_or_default();
         let subject = self.place().hint(ORDER);
         let context = self.open().await?;
-        let done = put(&context.client(), subject, text).await;
+        let done = put(&context.client(), subject, text, None).await;
         self.keep(done.map_err(|put| HintError::Unanswered(put.text())))
+    }
+
+    /// Takes an order back, if it is the newest one. Returns false if it is not: somebody else has given
+    /// another order, which stays.
+    ///
+    /// # Errors
+    ///
+    /// NATS does not answer in time, or refuses.
+    pub async fn take_back(&mut self, order: &Order) -> Result<bool, HintError> {
+        let context = self.open().await?;
+        let done = take_back(&context, self.place(), order.id).await;
+        self.keep(done)
     }
 
     /// The newest order. `None`: there is none, or nobody answers.
@@ -307,21 +321,48 @@ async fn write(
     text: Vec<u8>,
 ) -> Result<(), HintError> {
     let subject = place.hint(key);
-    let done = put(&context.client(), subject.clone(), text.clone()).await;
+    let done = put(&context.client(), subject.clone(), text.clone(), None).await;
     let done = match done {
         // Nothing takes this subject.
         Err(Put::Nobody) => {
             stream::create_hints(context, place).await?;
-            put(&context.client(), subject, text).await
+            put(&context.client(), subject, text, None).await
         }
         done => done,
     };
     done.map_err(|put| HintError::Unanswered(put.text()))
 }
 
+/// See [`Hints::take_back`].
+async fn take_back(context: &Context, place: &Place, id: u64) -> Result<bool, HintError> {
+    let unanswered = |error: &dyn std::fmt::Display| HintError::Unanswered(error.to_string());
+    let bucket = context.get_stream_no_info(place.hints()).await;
+    let bucket = bucket.map_err(|error| unanswered(&error))?;
+    let subject = place.hint(ORDER);
+    let last = timeout(REQUEST_MAX, bucket.get_last_raw_message_by_subject(&subject)).await;
+    let last = match last.map_err(|late| unanswered(&late))? {
+        Ok(message) => message,
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(false),
+        Err(error) => return Err(unanswered(&error)),
+    };
+    let newest: Order = serde_json::from_slice(&last.payload).unwrap_or_default();
+    if newest.id != id {
+        return Ok(false);
+    }
+    let nothing = serde_json::to_vec(&Order::default()).unwrap_or_default();
+    // Another order can come between the read and this write.
+    match put(&context.client(), subject, nothing, Some(last.sequence)).await {
+        Ok(()) => Ok(true),
+        Err(Put::Outdated) => Ok(false),
+        Err(put) => Err(HintError::Unanswered(put.text())),
+    }
+}
+
 /// Why a hint was not written.
 enum Put {
     Nobody,
+    /// Somebody else has written this key.
+    Outdated,
     Failed(String),
 }
 
@@ -329,20 +370,37 @@ impl Put {
     fn text(self) -> String {
         match self {
             Put::Nobody => "the bucket has no leader".to_owned(),
+            Put::Outdated => "somebody else has written this key".to_owned(),
             Put::Failed(text) => text,
         }
     }
 }
 
-async fn put(client: &Client, subject: String, text: Vec<u8>) -> Result<(), Put> {
+/// Writes a key. `expected`: only if this is the sequence number of its last value.
+async fn put(
+    client: &Client,
+    subject: String,
+    text: Vec<u8>,
+    expected: Option<u64>,
+) -> Result<(), Put> {
     use async_nats::client::RequestErrorKind::NoResponders;
-    let sent = timeout(2 * REQUEST_MAX, client.request(subject, text.into())).await;
-    let Ok(sent) = sent else { return Err(Put::Failed("the connection hangs".to_owned())) };
+    let sending = async {
+        let Some(expected) = expected else { return client.request(subject, text.into()).await };
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
+        client.request_with_headers(subject, headers, text.into()).await
+    };
+    let Ok(sent) = timeout(2 * REQUEST_MAX, sending).await else {
+        return Err(Put::Failed("the connection hangs".to_owned()));
+    };
     match sent {
         Ok(message) => {
             let answer: Result<serde_json::Value, _> = serde_json::from_slice(&message.payload);
             match answer {
                 Ok(answer) if answer["error"].is_null() => Ok(()),
+                Ok(answer) if answer["error"]["err_code"] == WRONG_LAST_SEQUENCE => {
+                    Err(Put::Outdated)
+                }
                 Ok(answer) => Err(Put::Failed(answer["error"]["description"].to_string())),
                 Err(error) => Err(Put::Failed(error.to_string())),
             }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream;
 use nats::driver::Driver;
 use nats::guard::{Needed, Question, Refusal};
-use nats::hints::{Hint, Hints, Role};
+use nats::hints::{Hint, Hints, Order, Role};
 use nats::{Access, Place, guard, stream};
 use nodes::{LINEAGE, Shared, origin};
 use replica::Seq;
@@ -307,6 +307,27 @@ async fn hints_age_by_the_clock_of_their_reader() {
     writer.write(2, &gone).await.unwrap();
     let seen = reader.read().await.unwrap();
     assert_eq!((&seen[1].hint, seen[1].changes), (&gone, 1));
+}
+
+#[tokio::test]
+async fn an_order_is_taken_back_only_while_it_is_the_newest() {
+    let Some((_servers, place)) = begin().await else { return };
+    let (mut one, mut other) = (Hints::new(place.clone()), Hints::new(place));
+    let begun = Instant::now();
+    // A node has created the bucket.
+    while let Err(error) = one.write(1, &Hint::default()).await {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{error}");
+    }
+    let order = |id| Order { id, epoch: 7, successor: 2 };
+    assert!(!one.take_back(&order(5)).await.unwrap(), "there is none");
+    one.order(&order(5)).await.unwrap();
+    assert_eq!(one.newest_order().await, Some(order(5)));
+    other.order(&order(6)).await.unwrap();
+    assert!(!one.take_back(&order(5)).await.unwrap());
+    assert_eq!(one.newest_order().await, Some(order(6)), "it is that of somebody else");
+    assert!(other.take_back(&order(6)).await.unwrap());
+    assert_eq!(one.newest_order().await, None);
+    assert!(!other.take_back(&order(6)).await.unwrap(), "once");
 }
 
 /// Waits until this many groups more are acknowledged.

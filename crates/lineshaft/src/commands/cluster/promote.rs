@@ -69,11 +69,11 @@ async fn promote(mut hints: Hints, name: &str) -> Result<Shown> {
     }
     let order =
         Order { id: RandomState::new().hash_one(epoch).max(1), epoch, successor: target.node };
-    hints.order(&order).await?;
-    let outcome = outcome(&mut hints, &order).await;
-    // The order counts only in its epoch, which may go on.
+    let outcome = give(&mut hints, &order).await;
+    // The order counts only in its epoch, which may go on. It can also be there if NATS did not confirm it.
+    // An order that somebody else has given since then is not ours to take back.
     if outcome.is_err()
-        && let Err(error) = hints.order(&Order::default()).await
+        && let Err(error) = hints.take_back(&order).await
     {
         complain(&format!("cannot take the order back: {error}"));
     }
@@ -98,6 +98,12 @@ fn refusal(Seen { hint, changes, .. }: &Seen) -> Option<String> {
     } else {
         None
     }
+}
+
+/// Gives the order, and waits for the next leader.
+async fn give(hints: &mut Hints, order: &Order) -> Result<Hint> {
+    hints.order(order).await?;
+    outcome(hints, order).await
 }
 
 /// Waits for the next leader.
