@@ -59,7 +59,7 @@ pub struct Hint {
     pub durable: u64,
     /// It follows from this group, so the stream must keep it.
     pub needs: u64,
-    /// How far it is behind the leader: the age of the first change that it has not applied, in
+    /// How far it is behind: the age of the first change that it has read and not applied, in
     /// milliseconds of log time.
     pub lag_ms: u64,
     /// The number of jobs in its folder.

@@ -183,6 +183,12 @@ fn backups_are_made_sent_and_restored() {
         assert_eq!(fs::read_dir(&backups).unwrap().count(), 1, "one file for each day");
     }
     let backup = fs::read_dir(&backups).unwrap().next().unwrap().unwrap().path();
+    // One that fails, twice, leaves it there.
+    let data = machine.path("data");
+    let failing = replaced(&here(&nightly), data.to_str().unwrap(), "nowhere");
+    fs::write(&script, failing).unwrap();
+    machine.run("! sh ./nightly && ! sh ./nightly");
+    machine.run(&format!("lineshaft log check {}", backup.display()));
 
     // The other machine is a folder.
     machine.program("ssh", "mkdir -p \"$1\" && cd \"$1\" && exec sh -c \"$2\"");
@@ -268,7 +274,8 @@ fn the_server_and_a_worker_run_as_services() {
     // The file of the unit, with the programs and the server of this test.
     machine.program("send-mail", "cat >sent");
     let send_mail = machine.path("bin/send-mail");
-    let unit = replaced(&unit, "/usr/local/bin/lineshaft", LINESHAFT);
+    // systemd looks for the program, too.
+    let unit = replaced(&unit, "ExecStart=lineshaft", &format!("ExecStart={LINESHAFT}"));
     let unit = replaced(&unit, "/usr/local/bin/send-mail", send_mail.to_str().unwrap());
     let unit = replaced(&unit, "10.0.0.5:11300", &machine.beanstalk().to_string());
     fs::write(machine.path("mail-worker.service"), &unit).unwrap();
