@@ -16,9 +16,10 @@
 //!   tell people and each other.
 //! - `follower.rs`: what the main thread does while the node follows.
 //! - `copy.rs`: a node that is new, or too far behind, fetches a copy of another node's folder.
-//! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS; `line.rs`:
-//!   their lines; `reporters.rs`: which of their processes live. `pass.rs`, `pass_http.rs`: pass the
-//!   clients of a follower on to the leader.
+//! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS;
+//!   `handshakes.rs`: the limit of those that are not known yet; `line.rs`: their lines;
+//!   `reporters.rs`: which of their processes live. `pass.rs`, `pass_http.rs`: pass the clients of a
+//!   follower on to the leader.
 //! - `status.rs`: what the node says about itself. `view.rs`: the whole cluster, for the API.
 //!
 //! Invariant: a process leads at most once, and has one folder. A leader that is deposed ends at once,
@@ -30,6 +31,7 @@ pub(crate) mod copy;
 pub(crate) mod follower;
 mod guards;
 mod handover;
+mod handshakes;
 mod hints;
 pub(crate) mod join;
 pub(crate) mod keys;

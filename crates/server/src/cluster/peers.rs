@@ -21,10 +21,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, copy_bidir
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::copy::send::Sending;
+use crate::cluster::handshakes::Handshakes;
 use crate::cluster::keys::Keys;
 use crate::cluster::line::{self, Answer, HttpClient, Purpose};
 use crate::cluster::node::Event;
@@ -49,7 +51,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The first connections of clients can come before a new leader serves.
 const ENTRANCE_MAX: Duration = Duration::from_secs(15);
 
-/// Links that have not shown a certificate yet. More wait in the queue of the kernel.
+/// Links that have not shown a certificate yet. At the limit, one of them gives way to a new one.
 const HANDSHAKES_MAX: usize = 64;
 
 /// Who this process is.
@@ -205,26 +207,34 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 /// Accepts links from other nodes, and serves each of them in a task of its own. Anybody can connect,
-/// and only nodes have certificates. So at most `handshakes_max` links are not known yet.
+/// and only nodes have certificates. So at most `handshakes_max` links are not known yet. New links
+/// never wait for their handshakes: a few silent strangers would keep all nodes waiting.
 async fn accept_links<Served: Future<Output = ()> + Send + 'static>(
     keys: Keys,
     listener: TcpListener,
     handshakes_max: usize,
     serving: impl Fn(NodeLink) -> Served + Clone + Send + 'static,
 ) {
-    let handshakes = Arc::new(Semaphore::new(handshakes_max));
+    let handshakes = Arc::new(Handshakes::new(handshakes_max));
     loop {
-        let free = handshakes.clone().acquire_owned().await.expect("nobody closes it");
         match listener.accept().await {
-            Ok((socket, _)) => {
+            Ok((socket, peer)) => {
                 let (keys, serving) = (keys.clone(), serving.clone());
-                tokio::spawn(async move {
-                    let accepted = keys.accept(socket).await;
-                    drop(free);
-                    if let Ok(link) = accepted {
-                        serving(link).await;
-                    }
+                let was_full = handshakes.admit(peer.ip(), |place| {
+                    let task = tokio::spawn(async move {
+                        let accepted = keys.accept(socket).await;
+                        // A link that is known gives way to none.
+                        drop(place);
+                        if let Ok(link) = accepted {
+                            serving(link).await;
+                        }
+                    });
+                    task.abort_handle()
                 });
+                if was_full {
+                    // An aborted task closes its socket when it runs. Descriptors are few.
+                    yield_now().await;
+                }
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot accept a node");
@@ -567,20 +577,21 @@ mod tests {
         };
         let accepting = tokio::spawn(accept_links(keys.clone(), listener, 2, serving));
         // A node that is known takes no place.
-        let first = keys.connect(&address).await.expect("a place is free");
-        links.recv().await.expect("it is served");
+        let mut first = keys.connect(&address).await.expect("a place is free");
+        let mut known = links.recv().await.expect("it is served");
+        // If they were served one after another, a node behind them would wait for many seconds.
         let mut strangers = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..20 {
             strangers.push(TcpStream::connect(&address).await.expect("the kernel accepts it"));
         }
-        let (waiting, late) = (keys.clone(), address.clone());
-        let waits = tokio::spawn(async move { waiting.connect(&late).await });
-        let early = timeout(Duration::from_millis(200), links.recv()).await;
-        assert!(early.is_err(), "all places are taken");
-        drop(strangers);
-        waits.await.expect("no panic").expect("a place is free again");
+        let _second = keys.connect(&address).await.expect("a stranger gives way");
         links.recv().await.expect("it is served");
-        drop(first);
+        let mut end = [0];
+        let ended = strangers[0].read(&mut end).await;
+        assert!(!matches!(ended, Ok(1..)), "the oldest was closed");
+        known.write_all(b"x").await.expect("the link is still there");
+        known.flush().await.expect("the link is still there");
+        assert_eq!(first.read_u8().await.expect("the link is still there"), b'x');
         accepting.abort();
     }
 }
