@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use testkit::client::Client;
 use testkit::wait;
 
 use crate::rig::{PATIENCE, Rig, Special, drain, put};
@@ -158,6 +159,28 @@ fn admin_commands_of_kestrel_go_through_a_follower_under_its_name() {
     assert_eq!(ask(0, "node-1.test"), "403", "it is no name of the leader");
     for (host, code) in [("node-1.test", "200"), ("localhost", "200"), ("evil.test", "403")] {
         assert_eq!(ask(1, host), code, "{host}");
+    }
+}
+
+#[test]
+fn a_client_reaches_the_leader_when_it_speaks() {
+    let Some(mut rig) = Rig::new(2) else { return };
+    rig.start(0);
+    rig.wait_for_leader(&[0], START_MAX);
+    rig.start(1);
+    rig.wait_for_follower(1);
+    let mut silent: Vec<Client> = (0..50).map(|_| rig.client(1)).collect();
+    // The follower accepts them in order, and serves this one last.
+    let mut client = rig.client(1);
+    let stats = client.stats("stats").unwrap();
+    assert_eq!(stats["current-connections"], "1", "the leader does not know silent clients");
+    // More clients speak at once than the follower lets connect at once.
+    for client in &mut silent {
+        client.send(b"use late\r\n").unwrap();
+        client.half_close().unwrap();
+    }
+    for client in &mut silent {
+        assert_eq!(client.read_to_end().unwrap(), b"USING late\r\n");
     }
 }
 

@@ -1,5 +1,9 @@
 //! Passes the connections of a follower's clients on to the leader: bytes in, bytes out. This file
 //! knows no protocol. `pass_http.rs` passes requests over HTTP on.
+//!
+//! A client gets a link to the leader when it has sent its first bytes: in all these protocols, the
+//! client speaks first. A link costs both nodes a handshake, on the threads that carry their reports.
+//! So a client that only connects must not cause one.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -9,10 +13,13 @@ use std::time::Duration;
 
 use notation::address::Address;
 use origin::Names;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader,
+    copy_bidirectional,
+};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::cluster::line::{self, Purpose};
@@ -27,7 +34,14 @@ use crate::threads::mailbox::Peer;
 /// A client that comes while nobody leads waits this long.
 pub(super) const LEADER_MAX: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(50);
+/// Attempts to reach the leader at once. Reports need the same threads at both ends, so many clients
+/// that come at once wait for each other. A leader has places for the handshakes of some followers.
+pub(super) const CONNECTS_MAX: usize = 16;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// So much of a client's first bytes stays here until it has a link. Each client has such a buffer.
+const FIRST_BYTES: usize = 512;
+/// A site closes connections that send nothing for this long. Its connections are few.
+const SITE_SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, or at the limit of connections.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -55,6 +69,8 @@ enum Socket {
 struct Listening {
     socket: Socket,
     protocol: Protocol,
+    /// The leader would close a connection that sends nothing for this long.
+    silence_max: Option<Duration>,
     certificates: Option<Arc<Certificates>>,
     limits: Arc<LiveLimits>,
     names: Arc<Names>,
@@ -79,9 +95,12 @@ impl Peers {
             } else {
                 Socket::Tcp(TcpListener::from_std(StdTcpListener::from(socket))?)
             };
+            let is_site = listener.protocol == Protocol::KestrelAdmin;
+            let silence_max = listener.silence_max_ms.map(Duration::from_millis);
             let listening = Arc::new(Listening {
                 socket,
                 protocol: listener.protocol,
+                silence_max: if is_site { Some(SITE_SILENCE_MAX) } else { silence_max },
                 certificates: certificates.clone(),
                 limits: limits.clone(),
                 names: names.clone(),
@@ -120,18 +139,46 @@ impl Listening {
     /// Serves one connection to its end. The client notices every failure as the end.
     async fn serve(&self, socket: impl AsyncRead + AsyncWrite + Unpin, peer: Peer) {
         let Some(_slot) = self.limits.admit(peer, self.protocol) else { return };
-        let purpose = Purpose::pass(self.protocol, peer, &self.names);
         let _ = match &self.certificates {
-            None => self.shared.pass(socket, &purpose).await,
+            None => self.pass(socket, peer).await,
             Some(certificates) => {
                 let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
                 match timeout(HANDSHAKE_MAX, handshake).await {
-                    Ok(Ok(socket)) => self.shared.pass(socket, &purpose).await,
+                    Ok(Ok(socket)) => self.pass(socket, peer).await,
                     Ok(Err(_)) | Err(_) => return,
                 }
             }
         };
     }
+
+    /// Waits until the client speaks, and passes it on.
+    async fn pass(
+        &self,
+        client: impl AsyncRead + AsyncWrite + Unpin,
+        peer: Peer,
+    ) -> io::Result<()> {
+        let mut client = BufReader::with_capacity(FIRST_BYTES, client);
+        if speaks(&mut client, self.silence_max).await? {
+            let purpose = Purpose::pass(self.protocol, peer, &self.names);
+            self.shared.pass(client, &purpose).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the first bytes of a client, which stay in the buffer. Returns false if the client ends
+/// without any. The end of a client that has sent something may be a half-close, as of `nc -N`: the
+/// leader still has to answer.
+async fn speaks(
+    client: &mut (impl AsyncBufRead + Unpin),
+    silence_max: Option<Duration>,
+) -> io::Result<bool> {
+    let first = client.fill_buf();
+    let first = match silence_max {
+        Some(most) => timeout(most, first).await??,
+        None => first.await?,
+    };
+    Ok(!first.is_empty())
 }
 
 impl Shared {
@@ -171,6 +218,9 @@ impl Shared {
     async fn reach_leader(&self, wait: Duration) -> io::Result<(Link, Leader)> {
         let until = Instant::now() + wait;
         loop {
+            let place = timeout_at(until, self.connects.acquire()).await?;
+            let place = place.expect("nobody closes it");
+            // It may be another one than before the wait for the place.
             let leader = self.status.leader().borrow().clone();
             let error = match leader {
                 None => io::ErrorKind::NotConnected.into(),
@@ -179,10 +229,65 @@ impl Shared {
                     Err(error) => error,
                 },
             };
+            drop(place);
             if Instant::now() >= until {
                 return Err(error);
             }
             sleep(RETRY).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, duplex};
+
+    use super::*;
+
+    const ENOUGH: Duration = Duration::from_hours(1);
+
+    fn buffered<Client: AsyncRead>(client: Client) -> BufReader<Client> {
+        BufReader::with_capacity(FIRST_BYTES, client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_only_connects_gets_no_link() {
+        let (near, far) = duplex(64);
+        let mut near = buffered(near);
+        let early = timeout(ENOUGH, speaks(&mut near, None)).await;
+        assert!(early.is_err(), "it has time, as at the leader");
+        drop(far);
+        assert!(!speaks(&mut near, None).await.expect("an end is no failure"));
+
+        let (near, _far) = duplex(64);
+        let begun = Instant::now();
+        let silent = speaks(&mut buffered(near), Some(SITE_SILENCE_MAX)).await;
+        assert_eq!(silent.expect_err("it is late").kind(), io::ErrorKind::TimedOut);
+        assert!((SITE_SILENCE_MAX..ENOUGH).contains(&begun.elapsed()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_bytes_of_a_client_are_passed_on_also_after_a_half_close() {
+        let (near, mut far) = duplex(2 * FIRST_BYTES);
+        let mut near = buffered(near);
+        assert!(timeout(ENOUGH, speaks(&mut near, None)).await.is_err());
+        let sent = vec![b'x'; FIRST_BYTES + 7];
+        far.write_all(&sent).await.expect("there is room");
+        far.shutdown().await.expect("an end");
+        assert!(speaks(&mut near, None).await.expect("bytes"));
+        let (mut link, mut leader) = duplex(4 * FIRST_BYTES);
+        let passing = async move { copy_bidirectional(&mut near, &mut link).await };
+        let answering = async move {
+            let mut all = Vec::new();
+            leader.read_to_end(&mut all).await.expect("an end");
+            leader.write_all(b"done").await.expect("there is room");
+            all
+        };
+        let (passed, all) = tokio::join!(passing, answering);
+        passed.expect("both sides ended");
+        assert_eq!(all, sent);
+        let mut answer = String::new();
+        far.read_to_string(&mut answer).await.expect("text");
+        assert_eq!(answer, "done");
     }
 }

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, copy_bidir
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
@@ -30,6 +30,7 @@ use crate::cluster::handshakes::Handshakes;
 use crate::cluster::keys::Keys;
 use crate::cluster::line::{self, Answer, HttpClient, Purpose};
 use crate::cluster::node::Event;
+use crate::cluster::pass::CONNECTS_MAX;
 use crate::cluster::reporters::Reporters;
 use crate::cluster::status::{Leader, Status};
 use crate::config::Config;
@@ -137,6 +138,8 @@ pub(crate) struct Shared {
     pub(super) keys: Keys,
     pub(super) status: Arc<Status>,
     pub(super) identity: Identity,
+    /// A place for each attempt to reach the leader for a client.
+    pub(super) connects: Semaphore,
     reporters: Reporters,
     broker: Broker,
     stream: Arc<Stream>,
@@ -165,6 +168,7 @@ impl Peers {
             keys,
             status,
             reporters: Reporters::new(identity.incarnation),
+            connects: Semaphore::new(CONNECTS_MAX),
             identity,
             broker,
             stream,
