@@ -1,7 +1,8 @@
 //! The thrift dialect (spec kestrel 8): calls and replies of the service `Kestrel`.
 //!
 //! - `receiver`: splits the received bytes into messages, with or without frames. `walker`: finds
-//!   the end of a value.
+//!   the end of a message and its arguments while the bytes arrive, so that no turn walks a whole
+//!   long message.
 //! - `types`, `reader`, `writer`: read and write values in the binary and the compact protocol.
 //! - `request`: methods and their arguments.
 //! - `session`: reads the next message, waits, and ends a connection. `methods`: executes each

@@ -49,16 +49,16 @@ pub(crate) struct Head<'a> {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Values<'a> {
     /// A reader at the first value.
-    pub(super) reader: Reader<'a>,
-    pub(super) kind: Type,
-    pub(super) count: usize,
+    reader: Reader<'a>,
+    kind: Type,
+    count: usize,
 }
 
 /// A reader of bytes. It is at the first unread byte.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Reader<'a> {
-    pub(super) protocol: Protocol,
-    pub(super) rest: &'a [u8],
+    protocol: Protocol,
+    rest: &'a [u8],
 }
 
 impl<'a> Head<'a> {
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Broken::Incomplete)?;
         self.rest = rest;
         Ok(taken)
@@ -233,6 +233,12 @@ impl<'a> Reader<'a> {
         // Some clients write no type for an empty list.
         let kind = if count == 0 { Type::Byte } else { self.type_of(code)? };
         Ok((kind, count))
+    }
+
+    /// Reads the head of a complete list or set. The caller reads the values later.
+    pub(crate) fn values(mut self) -> Result<Values<'a>, Broken> {
+        let (kind, count) = self.list_head()?;
+        Ok(Values { reader: self, kind, count })
     }
 
     /// Reads the types of the keys and values of a map, and their number.

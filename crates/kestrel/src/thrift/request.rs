@@ -1,7 +1,7 @@
 //! Parses calls: the methods of the service, and their arguments.
 
 use super::reader::{Broken, Reader, Values};
-use super::types::Type;
+use super::types::{Protocol, Type};
 
 /// A method of the service.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -38,6 +38,19 @@ pub(crate) struct Arguments<'a> {
     pub(crate) time_ms: i32,
     /// 4: time after which open items are given back, in milliseconds.
     pub(crate) auto_abort_ms: i32,
+}
+
+/// Where the values of the arguments begin in a message. The walk to the message's end finds them,
+/// so nobody has to pass all values again to read the arguments.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Places {
+    queue: Option<usize>,
+    status: Option<usize>,
+    list: Option<usize>,
+    set: Option<usize>,
+    items_max: Option<usize>,
+    time_ms: Option<usize>,
+    auto_abort_ms: Option<usize>,
 }
 
 impl Method {
@@ -77,23 +90,42 @@ impl Method {
     }
 }
 
+impl Places {
+    /// Notes an argument with this number and type. If an argument comes twice, the last one counts.
+    pub(super) fn note(&mut self, number: i16, kind: Type, place: usize) {
+        let argument = match (number, kind) {
+            (1, Type::Bytes) => &mut self.queue,
+            (1, Type::I32) => &mut self.status,
+            (2, Type::List) => &mut self.list,
+            (2, Type::Set) => &mut self.set,
+            (2, Type::I32) => &mut self.items_max,
+            (3, Type::I32) => &mut self.time_ms,
+            (4, Type::I32) => &mut self.auto_abort_ms,
+            _ => return,
+        };
+        *argument = Some(place);
+    }
+}
+
 impl<'a> Arguments<'a> {
-    /// Reads the arguments of a complete call.
-    pub(crate) fn read(mut reader: Reader<'a>) -> Result<Self, Broken> {
-        let mut arguments = Self::default();
-        let mut last = 0;
-        while let Some((number, kind)) = reader.field(&mut last)? {
-            match (number, kind) {
-                (1, Type::Bytes) => arguments.queue = reader.bytes()?,
-                (1, Type::I32) => arguments.status = reader.i32()?,
-                (2, Type::List) => arguments.list = Some(reader.values()?),
-                (2, Type::Set) => arguments.set = Some(reader.values()?),
-                (2, Type::I32) => arguments.items_max = reader.i32()?,
-                (3, Type::I32) => arguments.time_ms = reader.i32()?,
-                (4, Type::I32) => arguments.auto_abort_ms = reader.i32()?,
-                (_, kind) => reader.skip(kind)?,
-            }
-        }
-        Ok(arguments)
+    /// Reads the arguments of a complete call. Does not pass the values of a list, because a list
+    /// can be long.
+    pub(crate) fn read(
+        message: &'a [u8],
+        protocol: Protocol,
+        places: Places,
+    ) -> Result<Self, Broken> {
+        let at = |place: usize| Reader::new(protocol, &message[place..]);
+        let number = |place: Option<usize>| place.map_or(Ok(0), |place| at(place).i32());
+        let values = |place: Option<usize>| place.map(|place| at(place).values()).transpose();
+        Ok(Self {
+            queue: places.queue.map(|place| at(place).bytes()).transpose()?.unwrap_or_default(),
+            status: number(places.status)?,
+            list: values(places.list)?,
+            set: values(places.set)?,
+            items_max: number(places.items_max)?,
+            time_ms: number(places.time_ms)?,
+            auto_abort_ms: number(places.auto_abort_ms)?,
+        })
     }
 }

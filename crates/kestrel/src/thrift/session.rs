@@ -12,9 +12,9 @@ use super::collect::Collect;
 use super::lists::ListCall;
 use super::methods::{Failed, fail};
 use super::open_reads::OpenReads;
-use super::reader::{Head, MessageKind};
+use super::reader::{Broken, Head, MessageKind};
 use super::receiver::{Received, Receiver};
-use super::request::{Arguments, Method};
+use super::request::{Arguments, Method, Places};
 use super::writer::{Failure, Reply, ReplyTo};
 use crate::Server;
 use crate::client::AT_ONCE;
@@ -47,8 +47,8 @@ pub(super) enum Waiting {
     /// The end of a flush or a removal.
     Clearing(ReplyTo, Method),
     /// The item for the `peek` of this message, which is only in the log. The value is the message,
-    /// and whether it came in a frame.
-    Load(Vec<u8>, bool),
+    /// whether it came in a frame, and where its arguments are.
+    Load(Vec<u8>, bool, Result<Places, Broken>),
     /// No event: the session continues the list in this message.
     List(ListCall, Vec<u8>),
     /// Room in a full queue for the next item of the list in this message.
@@ -92,9 +92,11 @@ impl ThriftSession {
     /// Handles one message or a part of it. Returns the number of bytes that it used. 0 means that
     /// more bytes must arrive first, or that the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        match self.receiver.receive(bytes) {
-            Received::Message { message, framed, used } => {
-                self.take_message(message, framed, turn, outbox);
+        let received = self.receiver.receive(bytes);
+        turn.count_work(self.receiver.take_units());
+        match received {
+            Received::Message { message, framed, places, used } => {
+                self.take_message(message, framed, places, turn, outbox);
                 used
             }
             Received::More(used) => used,
@@ -110,19 +112,21 @@ impl ThriftSession {
         &mut self,
         message: Cow<'_, [u8]>,
         framed: bool,
+        places: Result<Places, Broken>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         // Without a valid head, the call's number is unknown. The reply must repeat this number, so
         // no reply is possible.
-        let Ok((head, arguments)) = Head::read(&message) else { return self.end(turn) };
+        let Ok((head, _)) = Head::read(&message) else { return self.end(turn) };
         let Head { protocol, kind, name, sequence } = head;
         let to = ReplyTo { framed, protocol, sequence, oneway: kind == MessageKind::Oneway };
         let fail = |failure, message: &str, outbox: &mut Outbox| {
             Reply::failure(to, name, failure, message).send(AT_ONCE, outbox);
         };
         let shown_name = String::from_utf8_lossy(name);
-        match (kind, Method::of_name(name), Arguments::read(arguments)) {
+        let arguments = places.and_then(|places| Arguments::read(&message, protocol, places));
+        match (kind, Method::of_name(name), arguments) {
             (MessageKind::Other, _, _) => {
                 fail(Failure::InvalidMessageType, "a call was expected", outbox);
             }
@@ -135,7 +139,7 @@ impl ThriftSession {
                 fail(Failure::ProtocolError, &text, outbox);
             }
             (_, Some(Method::Peek), Ok(arguments)) if !self.is_head_at_hand(&arguments, turn) => {
-                self.waiting = Waiting::Load(message.into_owned(), framed);
+                self.waiting = Waiting::Load(message.into_owned(), framed, places);
             }
             (MessageKind::Call | MessageKind::Oneway, Some(method), Ok(arguments)) => {
                 let call = self.execute(to, method, &arguments, message.len(), turn, outbox);
@@ -223,8 +227,8 @@ impl Dialect for ThriftSession {
             (Event::Cleared, Waiting::Clearing(to, method)) => {
                 Reply::result(to, method.name().as_bytes()).send(after, outbox);
             }
-            (Event::Loaded, Waiting::Load(message, framed)) => {
-                self.take_message(message.into(), framed, turn, outbox);
+            (Event::Loaded, Waiting::Load(message, framed, places)) => {
+                self.take_message(message.into(), framed, places, turn, outbox);
             }
             (Event::Room, Waiting::Room(call, message)) => {
                 self.go_on_with_list(call, message, turn, outbox);
@@ -252,7 +256,7 @@ impl Dialect for ThriftSession {
 
     fn buffered_bytes(&self) -> usize {
         let list_bytes = match &self.waiting {
-            Waiting::List(_, message) | Waiting::Room(_, message) | Waiting::Load(message, _) => {
+            Waiting::List(_, message) | Waiting::Room(_, message) | Waiting::Load(message, ..) => {
                 message.capacity()
             }
             Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) => 0,

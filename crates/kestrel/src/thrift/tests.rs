@@ -9,6 +9,7 @@ use super::reader::{Broken, Head, MessageKind};
 use super::receiver::{Received, Receiver};
 use super::request::{Arguments, Method};
 use super::types::{Protocol, Type, Written};
+use super::walker::Walker;
 use super::writer::{Failure, Reply, ReplyTo};
 
 const BYTES_MAX: usize = 4096;
@@ -55,6 +56,14 @@ fn framed() -> ReplyTo {
     ReplyTo { framed: true, protocol: Protocol::Binary, sequence: 1, oneway: false }
 }
 
+/// The arguments of a call.
+fn arguments_of(message: &[u8]) -> Result<Arguments<'_>, Broken> {
+    let (head, _) = Head::read(message)?;
+    let mut walker = Walker::of_message();
+    walker.walk(message)?;
+    Arguments::read(message, head.protocol, walker.places())
+}
+
 /// The items of a call.
 fn items_of<'a>(arguments: &Arguments<'a>) -> Result<Vec<&'a [u8]>, Broken> {
     let Some(list) = arguments.list else { return Ok(Vec::new()) };
@@ -78,13 +87,13 @@ fn calls_of_the_reference_library_are_understood() {
     ];
     for (frame, method, queue, items_max, time_ms, auto_abort_ms) in calls {
         let message = message(&unhex(frame));
-        let (head, reader) = Head::read(&message).unwrap();
+        let (head, _) = Head::read(&message).unwrap();
         assert_eq!(
             (head.protocol, head.kind, head.sequence),
             (Protocol::Binary, MessageKind::Call, 1)
         );
         assert_eq!(Method::of_name(head.name), Some(method));
-        let arguments = Arguments::read(reader).unwrap();
+        let arguments = arguments_of(&message).unwrap();
         assert_eq!(arguments.queue, queue.as_bytes());
         assert_eq!(arguments.items_max, items_max);
         assert_eq!((arguments.time_ms, arguments.auto_abort_ms), (time_ms, auto_abort_ms));
@@ -133,9 +142,9 @@ fn replies_are_those_that_the_reference_library_expects() {
 fn a_call_of_the_old_style_is_answered_like_a_new_one() {
     let old = unhex("00000017 00000005 7065656b5f 01 00000009 0b0001 00000001 71 00");
     let message = message(&old[..]);
-    let (head, reader) = Head::read(&message).unwrap();
+    let (head, _) = Head::read(&message).unwrap();
     assert_eq!((head.name, head.kind, head.sequence), (&b"peek_"[..], MessageKind::Call, 9));
-    assert_eq!(Arguments::read(reader).unwrap().queue, b"q");
+    assert_eq!(arguments_of(&message).unwrap().queue, b"q");
 }
 
 #[test]
@@ -149,8 +158,7 @@ fn unknown_values_are_ignored() {
         040008 3ff0000000000000 100009 000102030405060708090a0b0c0d0e0f 00";
     let call = format!("80010001 00000001 78 00000000 {unknown} 0b0001 00000002 7171 00");
     let bytes = unhex(&call);
-    let (_, reader) = Head::read(&bytes).unwrap();
-    assert_eq!(Arguments::read(reader).unwrap().queue, b"qq");
+    assert_eq!(arguments_of(&bytes).unwrap().queue, b"qq");
     // The message has no frame, so the walker must find its end.
     assert_eq!(message(&bytes), bytes);
 
@@ -174,8 +182,7 @@ fn nesting_has_a_limit() {
     assert!(matches!(Receiver::new(BYTES_MAX).receive(&nested(50)), Received::Message { .. }));
     assert_eq!(Receiver::new(BYTES_MAX).receive(&nested(200)), Received::Broken);
     let message = nested(200);
-    let (_, reader) = Head::read(&message).unwrap();
-    assert_eq!(Arguments::read(reader).unwrap_err(), Broken::Malformed);
+    assert_eq!(arguments_of(&message).unwrap_err(), Broken::Malformed);
 }
 
 #[test]
@@ -200,8 +207,7 @@ fn a_false_length_allocates_nothing() {
         "0f0002 63 00000001 00",
     ] {
         let call = unhex(&format!("80010001 00000003 707574 00000001 {lie}"));
-        let (_, reader) = Head::read(&call).unwrap();
-        assert!(Arguments::read(reader).is_err(), "{lie}");
+        assert!(arguments_of(&call).is_err(), "{lie}");
         let mut receiver = Receiver::new(BYTES_MAX);
         let received = receiver.receive(&call);
         assert!(matches!(received, Received::More(_) | Received::Broken), "{lie}: {received:?}");
@@ -222,8 +228,7 @@ fn a_list_of_other_values_is_malformed_unless_it_is_empty() {
         ("0e0002 0a 00000001 0000000000000000 00", true),
     ] {
         let call = unhex(&format!("80010001 00000003 707574 00000001 {list}"));
-        let (_, reader) = Head::read(&call).unwrap();
-        let arguments = Arguments::read(reader).unwrap();
+        let arguments = arguments_of(&call).unwrap();
         let fits = items_of(&arguments).is_ok() && ids_of(&arguments).is_ok();
         assert_eq!(fits, is_fine, "{list}");
     }
@@ -241,7 +246,7 @@ fn cut(bytes: &[u8], lengths: &[usize]) -> (Vec<(Vec<u8>, bool)>, bool) {
         unread.extend_from_slice(piece);
         loop {
             match receiver.receive(&unread) {
-                Received::Message { message, framed, used } => {
+                Received::Message { message, framed, used, .. } => {
                     messages.push((message.into_owned(), framed));
                     unread.drain(..used);
                 }
@@ -292,12 +297,9 @@ proptest! {
         prop_assert_eq!(&cut(&bytes, &[1]), &wanted);
         prop_assert_eq!(&cut(&bytes, &lengths), &wanted);
         for (message, _) in &wanted.0 {
-            if let Ok((_, reader)) = Head::read(message) {
-                let arguments = Arguments::read(reader);
-                if let Ok(items) = arguments.map(|arguments| items_of(&arguments)) {
-                    let bytes: usize = items.into_iter().flatten().map(<[u8]>::len).sum();
-                    prop_assert!(bytes <= message.len());
-                }
+            if let Ok(items) = arguments_of(message).map(|arguments| items_of(&arguments)) {
+                let bytes: usize = items.into_iter().flatten().map(<[u8]>::len).sum();
+                prop_assert!(bytes <= message.len());
             }
         }
     }
@@ -312,7 +314,9 @@ fn messages_follow_each_other_with_and_without_frames() {
     let mut rest = &stream[..];
     for wanted in [true, false, true] {
         let received = receiver.receive(rest);
-        let Received::Message { message, framed, used } = received else { panic!("{received:?}") };
+        let Received::Message { message, framed, used, .. } = received else {
+            panic!("{received:?}")
+        };
         assert!(matches!(message, Cow::Borrowed(_)), "it is not copied");
         assert_eq!((&message[..], framed), (&bare[..], wanted));
         rest = &rest[used..];

@@ -1,14 +1,18 @@
-//! Finds the end of a value or a message, without recursion. Limits the depth of nested values.
-//! When more bytes arrive, the search continues where it stopped.
+//! Finds the end of a message and the places of its arguments, without recursion. Limits the depth
+//! of nested values. When more bytes arrive, the search continues where it stopped.
 
-use super::reader::{Broken, Head, Reader, Values};
+use std::mem;
+
+use super::reader::{Broken, Head, Reader};
+use super::request::Places;
 use super::types::{Protocol, Type};
 
 /// Limit of the depth. No service needs more, and the limit costs little memory.
 const DEPTH_MAX: usize = 64;
 
 /// The state of a walk to the end. The walk passes each byte only once. So a message that arrives
-/// byte by byte costs no more work than a message that arrives at once.
+/// byte by byte costs no more work than a message that arrives at once. Each byte costs at most a
+/// few steps.
 #[derive(Debug)]
 pub(crate) struct Walker {
     protocol: Protocol,
@@ -16,6 +20,10 @@ pub(crate) struct Walker {
     at: usize,
     /// The parts that the walk has not passed completely. The innermost part is last.
     open: Vec<Open>,
+    /// The number of the last argument.
+    last: i16,
+    places: Places,
+    steps: usize,
 }
 
 /// A part that the walk has not passed completely.
@@ -39,18 +47,36 @@ impl Walker {
     /// Starts a walk to the end of a message. The message begins at the first byte.
     pub(crate) fn of_message() -> Self {
         // The protocol is not known yet. The walk sets it at the head of the message.
-        Self { protocol: Protocol::Binary, at: 0, open: vec![Open::Message] }
+        Self {
+            protocol: Protocol::Binary,
+            at: 0,
+            open: vec![Open::Message],
+            last: 0,
+            places: Places::default(),
+            steps: 0,
+        }
     }
 
-    /// Starts a walk to the end of a value.
-    pub(crate) fn of_value(protocol: Protocol, kind: Type) -> Self {
-        Self { protocol, at: 0, open: vec![Open::Value(kind)] }
+    /// The places of the arguments that the walk has met.
+    pub(crate) fn places(&self) -> Places {
+        self.places
+    }
+
+    /// Takes the number of steps since the last call.
+    pub(crate) fn take_steps(&mut self) -> usize {
+        mem::take(&mut self.steps)
     }
 
     /// Returns the offset of the end. `bytes` are all bytes since the beginning of the walk,
-    /// including the bytes of earlier calls.
+    /// including the bytes of earlier calls. After the end, and after malformed bytes, further calls
+    /// return the same result.
     pub(crate) fn walk(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
         while let Some(open) = self.open.pop() {
+            self.steps += 1;
+            if self.open.len() >= DEPTH_MAX {
+                self.open.push(open);
+                return Err(Broken::Malformed);
+            }
             let rest = &bytes[self.at..];
             match self.step(open, rest) {
                 Ok(passed) => self.at += passed,
@@ -58,9 +84,6 @@ impl Walker {
                     self.open.push(open);
                     return Err(broken);
                 }
-            }
-            if self.open.len() > DEPTH_MAX {
-                return Err(Broken::Malformed);
             }
         }
         Ok(self.at)
@@ -78,7 +101,14 @@ impl Walker {
                 self.open.push(Open::Fields);
             }
             Open::Fields => {
-                if let Some((_, kind)) = reader.field(&mut 0)? {
+                let is_outermost = self.open.is_empty();
+                // Only the numbers of arguments matter.
+                let mut last = if is_outermost { self.last } else { 0 };
+                if let Some((number, kind)) = reader.field(&mut last)? {
+                    if is_outermost {
+                        self.last = last;
+                        self.places.note(number, kind, self.at + rest.len() - reader.rest().len());
+                    }
                     self.open.extend([Open::Fields, Open::Value(kind)]);
                 }
             }
@@ -95,7 +125,9 @@ impl Walker {
                 if passed == 0 {
                     return Err(Broken::Incomplete);
                 }
-                self.open.push(Open::Bytes(count - passed));
+                if passed < count {
+                    self.open.push(Open::Bytes(count - passed));
+                }
                 return Ok(passed);
             }
             Open::Value(kind) => self.begin_value(kind, &mut reader)?,
@@ -138,21 +170,5 @@ impl Walker {
             }
         }
         Ok(())
-    }
-}
-
-impl<'a> Reader<'a> {
-    /// Reads a complete list or set. The caller reads the values later.
-    pub(crate) fn values(&mut self) -> Result<Values<'a>, Broken> {
-        let mut inside = *self;
-        self.skip(Type::List)?;
-        let (kind, count) = inside.list_head()?;
-        Ok(Values { reader: inside, kind, count })
-    }
-
-    /// Skips a value.
-    pub(crate) fn skip(&mut self, kind: Type) -> Result<(), Broken> {
-        let end = Walker::of_value(self.protocol, kind).walk(self.rest)?;
-        self.take(end).map(|_| ())
     }
 }

@@ -10,4 +10,5 @@ mod fragments;
 mod frames;
 mod property;
 mod sessions;
+mod walks;
 mod world;
