@@ -19,7 +19,7 @@ pub(crate) mod sessions;
 use axum::body::Body;
 use axum::response::Response;
 use broker::{Answer, Refusal};
-use http_api::{ReceiveError, Received, Unread, answer, complete, read_body};
+use http_api::{ReceiveError, Received, Sender, Unread, answer, complete, read_body};
 use hyper::StatusCode;
 use hyper::http::Extensions;
 use serde::Serialize;
@@ -38,17 +38,19 @@ impl Api {
     }
 }
 
-/// Reads the body of a request.
+/// Reads the body of a request. The guard has let only clients with a role pass.
 async fn receive(
     body: Body,
     extensions: &Extensions,
     bytes_max: usize,
 ) -> Result<Received, Problem> {
     let unread = extensions.get::<Unread>().cloned().unwrap_or_else(Unread::without_broker);
-    read_body(body, bytes_max, &unread).await.map_err(|error| {
+    read_body(body, bytes_max, Sender::Client, &unread).await.map_err(|error| {
         let kind = match error {
             ReceiveError::TooLong(_) => ProblemKind::TooLong,
-            ReceiveError::Slow | ReceiveError::Broken => ProblemKind::BadRequest,
+            ReceiveError::Silent | ReceiveError::Slow | ReceiveError::Broken => {
+                ProblemKind::BadRequest
+            }
         };
         Problem::new(kind, error.to_string())
     })

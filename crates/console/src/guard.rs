@@ -8,7 +8,7 @@ use api::{Api, Asked, Principal, Problem, ProblemKind};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http_api::{Unread, claims, only_looks, read_body};
+use http_api::{Sender, Unread, claims, only_looks, read_body};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
@@ -112,15 +112,18 @@ pub(crate) fn after_sign_in(uri: &Uri) -> String {
 }
 
 async fn check(api: &Api, request: &mut Request, principal: &Principal) -> Result<()> {
-    // Only clients with a role can make the server wait for a form.
-    if !is_open(request.uri().path()) {
+    // Only clients with a role can make the server wait for long.
+    let sender = if is_open(request.uri().path()) {
+        Sender::Stranger
+    } else {
         principal.require(Role::Viewer)?;
-    }
+        Sender::Client
+    };
     if only_looks(request.method()) {
         check_page(request)?;
     } else {
         api.check_change(request, principal)?;
-        let form = read_form(request).await?;
+        let form = read_form(request, sender).await?;
         principal.check_csrf(form.get("csrf"))?;
         request.extensions_mut().insert(form);
     }
@@ -139,11 +142,11 @@ fn check_page(request: &Request) -> Result<()> {
     allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()).into())
 }
 
-async fn read_form(request: &mut Request) -> Result<Form> {
+async fn read_form(request: &mut Request, sender: Sender) -> Result<Form> {
     let unread = request.extensions().get::<Unread>().cloned();
     let unread = unread.unwrap_or_else(Unread::without_broker);
     let body = std::mem::take(request.body_mut());
-    let received = read_body(body, FORM_BYTES_MAX, &unread).await;
+    let received = read_body(body, FORM_BYTES_MAX, sender, &unread).await;
     let received = received
         .map_err(|error| Problem::new(ProblemKind::BadRequest, format!("the form: {error}")))?;
     let fields = form_urlencoded::parse(received.bytes()).into_owned().collect();

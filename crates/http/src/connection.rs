@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -57,26 +57,34 @@ pub struct Client {
 
 /// Serves one connection to its end. An error of the client ends only this connection.
 ///
-/// This function calls `begin_request` for each request, and drops its value when the response is
-/// sent or the connection ends. All connections of a site share one `unread`.
-pub async fn serve<S, R>(
+/// This function calls `begin_request` for each request. It drops the first of the two values when the
+/// response is sent or the connection ends, and the second one when the body of the request has
+/// arrived, or the site does not want it. All connections of a site share one `unread`.
+pub async fn serve<S, R, A>(
     socket: S,
     site: Site,
     client: Client,
     unread: Unread,
-    begin_request: impl Fn() -> R,
+    begin_request: impl Fn() -> (R, A),
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
     R: Unpin + Send + 'static,
+    A: Unpin + Send + 'static,
 {
     // Each long response that is not sent has a second count of this.
     let long = Arc::new(());
     let service = service_fn(|request: hyper::Request<Incoming>| {
-        let guard = begin_request();
+        let (guard, arriving) = begin_request();
         let (site, client, unread) = (site.clone(), client.clone(), unread.clone());
         let long = long.clone();
         let only_looks = only_looks(request.method());
         async move {
+            let request = request.map(|body| {
+                if body.is_end_stream() {
+                    return Body::empty();
+                }
+                Body::new(Guarded { body, _guard: arriving })
+            });
             let answer = reply(&site, client, unread.clone(), request).await;
             let is_long = answer.extensions().get::<LongResponse>().is_some();
             let guard = (guard, is_long.then_some(long));
@@ -114,10 +122,9 @@ async fn reply(
     site: &Site,
     client: Client,
     unread: Unread,
-    request: hyper::Request<Incoming>,
+    mut request: hyper::Request<Body>,
 ) -> Response<Body> {
     let Client { gate, peer } = client;
-    let mut request = request.map(Body::new);
     if let Err(why) = gate.may_read(&claims(request.headers())) {
         return complete(forbidden(why));
     }
@@ -157,11 +164,11 @@ mod tests {
     use origin::Reach;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
     use tokio::runtime::Builder;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
     use crate::answer::{Answer, Request, TEXT, answer};
-    use crate::received::{ReceiveError, read_body};
+    use crate::received::{ReceiveError, Sender, read_body};
 
     /// A site that always sends a response of this length.
     fn site(bytes: usize) -> Site {
@@ -191,7 +198,7 @@ mod tests {
                 let gate = Gate { names: Arc::default(), reach: Reach::Network };
                 let broker = Broker::memory(EngineSetup::default(), Millis(0));
                 let client = Client { gate, peer: Peer::default() };
-                serve(near, site, client, Unread::new(broker), || ()).await;
+                serve(near, site, client, Unread::new(broker), || ((), ())).await;
                 began.elapsed()
             };
             tokio::join!(served, client(far)).0
@@ -325,11 +332,11 @@ mod tests {
         }
     }
 
-    /// A site that reads bodies of at most 100 bytes, and sends them back.
-    fn echo() -> Site {
-        let page = |request: Request| async move {
+    /// A site that reads bodies of at most so many bytes, and sends them back.
+    fn echo(bytes_max: usize, sender: Sender) -> Site {
+        let page = move |request: Request| async move {
             let unread = request.extensions().get::<Unread>().unwrap().clone();
-            complete(match read_body(request.into_body(), 100, &unread).await {
+            complete(match read_body(request.into_body(), bytes_max, sender, &unread).await {
                 Ok(body) => answer(StatusCode::OK, TEXT, body.bytes().to_vec()),
                 Err(error @ ReceiveError::TooLong(_)) => {
                     answer(StatusCode::PAYLOAD_TOO_LARGE, TEXT, error.to_string())
@@ -358,20 +365,20 @@ mod tests {
             )
         };
         let last = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        let both = ask(echo(), post("hello", last));
+        let both = ask(echo(100, Sender::Client), post("hello", last));
         assert!(both.starts_with("HTTP/1.1 200 "), "{both}");
         assert!(both.contains("\r\n\r\nhelloHTTP/1.1 200 "), "{both}");
         // The body has no stated length, so the server must count.
         let chunks = "1f\r\n0123456789012345678901234567890\r\n".repeat(10);
         let endless =
             format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-        let cut = ask(echo(), endless);
+        let cut = ask(echo(100, Sender::Client), endless);
         assert!(cut.starts_with("HTTP/1.1 413 ") && cut.ends_with("100 bytes"), "{cut}");
     }
 
     #[test]
     fn a_body_whose_client_is_silent_is_cut_off() {
-        let silent = run_at(echo(), async |mut peer: DuplexStream| {
+        let silent = run_at(echo(100, Sender::Client), async |mut peer: DuplexStream| {
             let head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell";
             peer.write_all(head).await.unwrap();
             let mut answer = String::new();
@@ -380,6 +387,44 @@ mod tests {
         });
         assert!(silent >= Duration::from_secs(30), "{silent:?}");
         assert!(silent <= Duration::from_secs(31), "{silent:?}");
+    }
+
+    /// Sends a body in parts, with a pause after each one. Returns the begin of the reply, and how long
+    /// the connection was open.
+    fn drip(sender: Sender, bytes: usize, part: usize, pause: Duration) -> (String, Duration) {
+        let mut status = [0; 12];
+        let open = run_at(echo(bytes, sender), async |mut peer: DuplexStream| {
+            let head = format!(
+                "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n"
+            );
+            peer.write_all(head.as_bytes()).await.unwrap();
+            for _ in 0..bytes / part {
+                peer.write_all(&vec![b'x'; part]).await.unwrap();
+                if let Ok(read) = timeout(pause, peer.read(&mut status)).await {
+                    assert_ne!(read.unwrap(), 0);
+                    return;
+                }
+            }
+            panic!("there was no reply");
+        });
+        (String::from_utf8_lossy(&status).into_owned(), open)
+    }
+
+    #[test]
+    fn a_body_that_drips_is_cut_off_and_a_long_one_has_time() {
+        let second = Duration::from_secs(1);
+        let quick = drip(Sender::Stranger, 100, 50, second);
+        assert_eq!(quick.0, "HTTP/1.1 200");
+        let stranger = drip(Sender::Stranger, 60_000, 1, second);
+        assert_eq!(stranger.0, "HTTP/1.1 400");
+        assert!((5 * second..=6 * second).contains(&stranger.1), "{:?}", stranger.1);
+        // No pause is as long as the limit for one part.
+        let client = drip(Sender::Client, 60_000, 1, 29 * second);
+        assert_eq!(client.0, "HTTP/1.1 400");
+        assert!((30 * second..=31 * second).contains(&client.1), "{:?}", client.1);
+        let steady = drip(Sender::Client, 800 << 10, 8 << 10, second);
+        assert_eq!(steady.0, "HTTP/1.1 200");
+        assert!(steady.1 >= 99 * second, "{:?}", steady.1);
     }
 
     /// An endless stream of parts. It counts the parts that it has produced.

@@ -1,6 +1,6 @@
-//! A body that keeps a value until hyper drops the body. hyper does so when it has the last piece in
-//! its buffer, so the end of the response can still be unsent. So the owner of a connection knows
-//! about how long a response lasts.
+//! A body that keeps a value until the body is dropped. So the owner of a connection knows about how
+//! long a request or a response lasts. hyper drops the body of a response when it has the last piece
+//! in its buffer, so the end of the response can still be unsent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

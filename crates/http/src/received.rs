@@ -1,15 +1,42 @@
-//! Bodies of requests. This module limits their size and the pauses of slow clients.
+//! Bodies of requests. This module limits their size, their time and the pauses of slow clients.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Bytes;
+use tokio::time::Instant;
 
 use crate::unread::Unread;
 
 /// Time limit for each part of a body.
 const PART_TIME_MAX: Duration = Duration::from_secs(30);
+/// Time limit for a whole body of a client that the server does not know.
+const STRANGER_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time limit for a whole body of another client, without the time for the bytes that have arrived.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// Bytes that must arrive in each further second. Slow modems are faster.
+const BYTES_PER_S_MIN: u64 = 4 << 10;
+
+/// Who sends a body. This decides how long the whole body can take. A limit for each part is not
+/// enough: a client could send one byte at a time, and keep the place of its connection for minutes.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Sender {
+    /// Anybody. The body is short, such as the form for signing in.
+    Stranger,
+    /// A client with a role. A long body on a slow link gets more time for the bytes that have arrived.
+    Client,
+}
+
+impl Sender {
+    /// Time limit for the next part, counted from the begin of the body.
+    fn time_max(self, bytes: usize) -> Duration {
+        match self {
+            Sender::Stranger => STRANGER_TIME_MAX,
+            Sender::Client => BODY_TIME_MAX + Duration::from_secs(bytes as u64 / BYTES_PER_S_MIN),
+        }
+    }
+}
 
 /// Why a body cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +46,9 @@ pub enum ReceiveError {
     TooLong(usize),
     /// The client sent nothing for a long time.
     #[error("the client sent nothing for {} seconds", PART_TIME_MAX.as_secs())]
+    Silent,
+    /// The client sends, but the whole body takes too long.
+    #[error("the client sent the body too slowly")]
     Slow,
     /// The connection ended, or the body does not follow HTTP.
     #[error("the body is incomplete or invalid")]
@@ -53,18 +83,22 @@ impl Drop for Received {
     }
 }
 
-/// Reads the body of a request. The body has at most `bytes_max` bytes. `unread` is in the
-/// extensions of the request.
+/// Reads the body of a request. The body has at most `bytes_max` bytes, and `sender` limits its time.
+/// `unread` is in the extensions of the request.
 pub async fn read_body(
     body: Body,
     bytes_max: usize,
+    sender: Sender,
     unread: &Unread,
 ) -> Result<Received, ReceiveError> {
+    let began = Instant::now();
     let mut body = Limited::new(body, bytes_max);
     let mut received = Received { bytes: Vec::new(), counted: 0, unread: unread.clone() };
     loop {
-        let next = tokio::time::timeout(PART_TIME_MAX, body.frame()).await;
-        match next.map_err(|_| ReceiveError::Slow)? {
+        let left = sender.time_max(received.bytes.len()).saturating_sub(began.elapsed());
+        let next = tokio::time::timeout(left.min(PART_TIME_MAX), body.frame()).await;
+        let too_late = if left < PART_TIME_MAX { ReceiveError::Slow } else { ReceiveError::Silent };
+        match next.map_err(|_| too_late)? {
             None => return Ok(received),
             Some(Ok(frame)) => {
                 // Ignore trailers.

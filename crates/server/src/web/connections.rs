@@ -2,7 +2,9 @@
 //! connection that has been idle for longest, to make room for a new connection. So a client with
 //! many silent connections cannot keep other clients out. A connection with a request in progress
 //! gives way only if no connection is idle, and then the newest one does. So a client that waits for
-//! a job keeps its place, and many slow requests cannot keep other clients out, either.
+//! a job keeps its place, and many slow requests cannot keep other clients out, either. A request whose
+//! body still arrives gives way before those that wait for a response: everybody can send a body
+//! slowly, but only clients that the server knows can wait for long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,24 +24,38 @@ struct State {
     moment: u64,
 }
 
+/// What the client of a connection does. The lowest value gives way first.
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Activity {
+    /// It has sent no request.
+    Silent,
+    /// Its last request has ended.
+    Idle,
+    /// It sends the body of a request.
+    Sending,
+    /// It waits for a response, or for the rest of it.
+    Waiting,
+}
+
 #[derive(Debug)]
 struct Connection {
     number: u64,
-    has_asked: bool,
-    /// Whether the client waits for a response, or for the rest of it.
-    is_busy: bool,
-    /// The moment of the last request, or of the connect if there was no request.
+    activity: Activity,
+    /// The moment at which the last request began or ended, or of the connect if there was no request.
     active_at: u64,
     /// The task that serves the connection. Aborting it closes the connection.
     task: Option<AbortHandle>,
 }
 
 impl Connection {
-    /// The connection with the lowest rank gives way first: one that has sent no request, then one
-    /// that is idle, in the order of their last activity. Then the newest request.
-    fn rank(&self) -> (bool, bool, u64) {
-        let order = if self.is_busy { u64::MAX - self.active_at } else { self.active_at };
-        (self.is_busy, self.has_asked, order)
+    /// The connection with the lowest rank gives way first. Of those without a request in progress, it is
+    /// the one that has been so for longest. Of the others, it is the newest request.
+    fn rank(&self) -> (Activity, u64) {
+        let order = match self.activity {
+            Activity::Silent | Activity::Idle => self.active_at,
+            Activity::Sending | Activity::Waiting => u64::MAX - self.active_at,
+        };
+        (self.activity, order)
     }
 }
 
@@ -55,6 +71,15 @@ pub(crate) struct Ticket {
 pub(crate) struct Busy {
     connections: Arc<SiteConnections>,
     number: u64,
+}
+
+/// The body of a request that still arrives. Dropping the value says that it has arrived.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    connections: Arc<SiteConnections>,
+    number: u64,
+    /// When the request began.
+    began: u64,
 }
 
 impl SiteConnections {
@@ -93,19 +118,19 @@ impl State {
         }
         self.moment += 1;
         let number = self.moment;
-        let (has_asked, is_busy, active_at) = (false, false, number);
-        self.open.push(Connection { number, has_asked, is_busy, active_at, task: None });
+        let (activity, active_at) = (Activity::Silent, number);
+        self.open.push(Connection { number, activity, active_at, task: None });
         number
     }
 
-    /// Notes that a request begins or ends.
-    fn note(&mut self, number: u64, is_busy: bool) {
+    /// Notes that a request begins or ends. Returns the moment.
+    fn note(&mut self, number: u64, activity: Activity) -> u64 {
         self.moment += 1;
         let moment = self.moment;
         if let Some(connection) = self.find(number) {
-            (connection.has_asked, connection.is_busy) = (true, is_busy);
-            connection.active_at = moment;
+            (connection.activity, connection.active_at) = (activity, moment);
         }
+        moment
     }
 
     fn find(&mut self, number: u64) -> Option<&mut Connection> {
@@ -114,17 +139,30 @@ impl State {
 }
 
 impl Ticket {
-    /// Notes that the client has sent a request. The request lasts until the value is dropped.
-    pub(crate) fn begin_request(&self) -> Busy {
+    /// Notes that the client has sent the head of a request. The request lasts until the first value
+    /// is dropped, and its body arrives until the second one is.
+    pub(crate) fn begin_request(&self) -> (Busy, Arriving) {
         let number = self.number;
-        self.connections.lock().note(number, true);
-        Busy { connections: self.connections.clone(), number }
+        let began = self.connections.lock().note(number, Activity::Sending);
+        let arriving = Arriving { connections: self.connections.clone(), number, began };
+        (Busy { connections: self.connections.clone(), number }, arriving)
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.connections.lock().note(self.number, false);
+        self.connections.lock().note(self.number, Activity::Idle);
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        // The response can be there before the body, and even the next request can.
+        if let Some(connection) = self.connections.lock().find(self.number)
+            && connection.active_at == self.began
+        {
+            connection.activity = Activity::Waiting;
+        }
     }
 }
 

@@ -294,7 +294,8 @@ mod tests {
     use std::sync::Mutex;
 
     use axum::Router;
-    use axum::routing::get;
+    use axum::body::{Body, to_bytes};
+    use axum::routing::{get, post};
     use broker::{Broker, EngineSetup, Millis};
     use testkit::wait::until;
     use tokio::runtime::Builder;
@@ -384,6 +385,46 @@ mod tests {
         permits.add_permits(2);
         let mut answer = [0; 15];
         first.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
+
+    #[test]
+    fn a_body_that_arrives_gives_way_to_a_client_that_waits() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
+        let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
+        let address = bound.address.clone();
+        let (permits, noted) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (waited, steps) = (permits.clone(), noted.clone());
+        let wait = post(move |body: Body| {
+            let (waited, steps) = (waited.clone(), steps.clone());
+            async move {
+                steps.add_permits(1);
+                drop(to_bytes(body, 100).await);
+                steps.add_permits(1);
+                drop(waited.acquire().await);
+                "done"
+            }
+        });
+        let router = Router::new().route("/wait", wait).fallback(|| async {});
+        let _web = spawn(runtime, Site::new(router), bound);
+        let head = b"POST /wait HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nx";
+        let mut sender = connect(&address);
+        sender.write_all(head).unwrap();
+        until("the first request has begun", || noted.available_permits() == 1);
+        let mut waiter = connect(&address);
+        waiter.write_all(head).unwrap();
+        until("the second request has begun", || noted.available_permits() == 2);
+        waiter.write_all(b"x").unwrap();
+        until("the second request waits", || noted.available_permits() == 3);
+        // The older request has to go, because its body has not arrived.
+        let mut quick = connect(&address);
+        quick.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        quick.read_exact(&mut [0; 15]).unwrap();
+        assert_eq!(sender.read(&mut [0]).unwrap_or(0), 0, "it had to go");
+        permits.add_permits(1);
+        let mut answer = [0; 15];
+        waiter.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200 OK");
     }
 
