@@ -2,7 +2,7 @@
 //! latest lines stay in memory.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,9 +39,10 @@ const ACTION_BYTES_MAX: usize = 500;
 const CLIENT_LEFT: u16 = 499;
 /// The longest reason, in bytes.
 const REASON_BYTES_MAX: usize = 500;
-/// Refused requests that are recorded in one second. Otherwise, a client without rights could fill
-/// the messages.
-const REFUSED_PER_S: u64 = 20;
+/// Refused requests of clients with one role that are recorded at once. Later ones get a line each
+/// [`REFUSAL_PERIOD_MS`]. Otherwise, a client without rights could fill the disk with messages.
+const REFUSALS_AT_ONCE: u64 = 20;
+const REFUSAL_PERIOD_MS: u64 = 60_000;
 /// The header with the reason for a change.
 const REASON_HEADER: &str = "x-reason";
 /// The list that cursors belong to.
@@ -75,8 +76,30 @@ struct Lines {
     sign_ins: VecDeque<(Millis, types::AuditLine)>,
     refusals: VecDeque<(Millis, types::AuditLine)>,
     count: u64,
-    /// The current second, and the number of refused requests in it.
-    refused: (u64, u64),
+    /// One limit for each role, so that clients without rights cannot hide the refusals of others.
+    limits: BTreeMap<Role, RefusalLimit>,
+}
+
+/// Limits the lines about refused requests.
+#[derive(Debug, Default)]
+struct RefusalLimit {
+    /// When [`REFUSALS_AT_ONCE`] lines are allowed again. Each line moves this by one period.
+    rested_at_ms: u64,
+    /// Refused requests without a line since the last line.
+    unwritten: u64,
+}
+
+impl RefusalLimit {
+    /// Counts a refused request. If it gets a line, returns the number of those before it without one.
+    fn count(&mut self, now: Millis) -> Option<u64> {
+        let rested_at_ms = self.rested_at_ms.max(now.0) + REFUSAL_PERIOD_MS;
+        if rested_at_ms > now.0 + REFUSALS_AT_ONCE * REFUSAL_PERIOD_MS {
+            self.unwritten += 1;
+            return None;
+        }
+        self.rested_at_ms = rested_at_ms;
+        Some(std::mem::take(&mut self.unwritten))
+    }
 }
 
 /// A requested change.
@@ -137,11 +160,13 @@ impl Pending {
 
     /// Records the change, if the request asked for one. `reason` is the reason from a form.
     pub fn end(mut self, response: &Response, problem: Option<&Problem>, reason: Option<&str>) {
-        let is_usual = problem.is_none() && self.usual.0.load(Relaxed);
-        if let Some(asked) = self.asked.take().filter(|_| !is_usual) {
+        let is_usual = self.usual.0.load(Relaxed);
+        let is_noted = !is_usual || problem.is_some();
+        if let Some(asked) = self.asked.take().filter(|_| is_noted) {
             let status = problem.map_or(response.status().as_u16(), |problem| problem.status);
             let (principal, asked) = (self.principal.as_ref(), asked.because(reason));
-            self.api.note_change(principal, asked, status, problem, response.extensions());
+            let extensions = response.extensions();
+            self.api.note_change(principal, asked, status, problem, extensions, is_usual);
         }
     }
 }
@@ -152,7 +177,7 @@ impl Drop for Pending {
             && !self.usual.0.load(Relaxed)
         {
             let principal = self.principal.as_ref();
-            self.api.note_change(principal, asked, CLIENT_LEFT, None, &Extensions::new());
+            self.api.note_change(principal, asked, CLIENT_LEFT, None, &Extensions::new(), false);
         }
     }
 }
@@ -171,6 +196,7 @@ impl Api {
         status: u16,
         problem: Option<&Problem>,
         extensions: &Extensions,
+        is_usual: bool,
     ) {
         let now = self.setup.door.now();
         let (name, role, via) = principal
@@ -187,11 +213,12 @@ impl Api {
             address: address.map(|address| address.to_string()),
             action: asked.action,
             detail: extensions.get::<AuditDetail>().map(|detail| detail.0.clone()),
-            reason: asked.reason,
+            // The reason of a stranger explains nothing, and would only make the message long.
+            reason: asked.reason.filter(|_| role != Role::None),
             status,
             problem: problem.map(|problem| problem.kind_name().to_owned()),
         };
-        if let Some(line) = self.access.audit.add(now, line) {
+        if let Some(line) = self.access.audit.add(now, line, is_usual) {
             self.tell_audit(|| {
                 let at = moment::written(Moments::of(&self.turn()).wall(now));
                 types::AuditLine { at, ..line }
@@ -224,20 +251,28 @@ impl Api {
 
 impl Audit {
     /// Adds a line, and returns it with its number. `None` if too many requests were refused.
-    fn add(&self, now: Millis, line: types::AuditLine) -> Option<types::AuditLine> {
+    /// `is_usual`: the request is usual work of programs.
+    fn add(
+        &self,
+        now: Millis,
+        mut line: types::AuditLine,
+        is_usual: bool,
+    ) -> Option<types::AuditLine> {
         let mut lines = self.lines();
-        // A refusal does not always have a problem, for example if an address is no text.
-        let is_refusal = line.problem.is_some() || line.status >= 400 && line.status != CLIENT_LEFT;
+        // A change can have happened although the server failed. So its line must not be left out.
+        let may_have_happened = line.status >= 500 && line.role >= Role::Operator && !is_usual;
+        // Look at the status: a refusal has no problem if, for example, an address is no text.
+        let is_refusal = line.status >= 400 && line.status != CLIENT_LEFT && !may_have_happened;
         if is_refusal {
-            let second = now.0 / 1_000;
-            let count = if lines.refused.0 == second { lines.refused.1 + 1 } else { 1 };
-            lines.refused = (second, count);
-            if count > REFUSED_PER_S {
-                return None;
+            let unwritten = lines.limits.entry(line.role).or_default().count(now)?;
+            if unwritten > 0 {
+                let more = format!("not recorded before this: {unwritten} refused requests");
+                let details = line.detail.into_iter().chain([more]);
+                line.detail = Some(details.collect::<Vec<_>>().join("; "));
             }
         }
         lines.count += 1;
-        let line = types::AuditLine { number: lines.count, ..line };
+        line.number = lines.count;
         tracing::info!(target: "audit", "{}", said(&line));
         let (kept, most) = if is_refusal {
             (&mut lines.refusals, REFUSALS_MAX)
@@ -335,15 +370,35 @@ mod tests {
     #[test]
     fn only_operators_push_out_the_lines_about_changes() {
         let audit = Audit::default();
-        audit.add(Millis(0), line(Role::Operator, 204, "DELETE /jobs/1")).expect("it is noted");
+        let add = |line| audit.add(Millis(0), line, false);
+        add(line(Role::Operator, 204, "DELETE /jobs/1")).expect("it is noted");
         for _ in 0..2 * CHANGES_MAX {
-            audit.add(Millis(0), line(Role::Viewer, 303, "POST /console/login"));
+            add(line(Role::Viewer, 303, "POST /console/login"));
             // The address of a page was no text.
-            audit.add(Millis(0), line(Role::Operator, 400, "POST /console/queues/%FF/pause"));
+            add(line(Role::Operator, 400, "POST /console/queues/%FF/pause"));
         }
         let lines = audit.lines();
         assert_eq!(lines.changes.len(), 1);
         assert_eq!(lines.sign_ins.len(), SIGN_INS_MAX);
-        assert!(lines.refusals.len() as u64 <= REFUSED_PER_S);
+        assert_eq!(lines.refusals.len() as u64, REFUSALS_AT_ONCE);
+    }
+
+    #[test]
+    fn only_lines_about_refused_requests_are_left_out() {
+        let audit = Audit::default();
+        let add = |line, is_usual| audit.add(Millis(0), line, is_usual).is_some();
+        let refused = |role| line(role, 403, "POST /x");
+        let count = |role| (0..100).filter(|_| add(refused(role), false)).count() as u64;
+        assert_eq!(count(Role::None), REFUSALS_AT_ONCE);
+        assert_eq!(count(Role::Admin), REFUSALS_AT_ONCE, "strangers hide no refusal of others");
+        for status in [200, CLIENT_LEFT, 500] {
+            assert!(add(line(Role::Admin, status, "DELETE /jobs/1"), false), "{status}");
+        }
+        assert!(!add(line(Role::Admin, 503, "POST /queues/mail/jobs"), true), "a put that failed");
+        let next = audit.add(Millis(REFUSAL_PERIOD_MS), refused(Role::None), false);
+        let detail = next.and_then(|line| line.detail);
+        assert_eq!(detail.as_deref(), Some("not recorded before this: 80 refused requests"));
+        let more = audit.add(Millis(REFUSAL_PERIOD_MS), refused(Role::None), false);
+        assert!(more.is_none(), "one line a minute");
     }
 }

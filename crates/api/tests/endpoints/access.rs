@@ -12,7 +12,7 @@ use broker::policy::{Rule, Rules, Setting};
 use http_api::{Peer, sha256};
 use hyper::Request;
 use origin::{Gate, Names, Reach};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::routes::{documented, filled};
@@ -207,22 +207,33 @@ fn refused_changes_are_recorded_but_cannot_fill_the_record() {
         ("via", "anonymous"),
         ("address", "192.0.2.7"),
         ("action", "POST /api/v1/server?x=1"),
-        ("reason", "a b"),
         ("problem", "unauthenticated"),
         ("at", "2023-11-14T22:13:20.000Z"),
     ] {
         assert_eq!(line[key], wanted, "{key}: {line}");
     }
+    assert_eq!(line["reason"], Value::Null, "a client without a role gives none: {line}");
     for _ in 0..100 {
-        guarded.world.ask("POST", "/server");
+        guarded.ask("POST", "/server", &reason, Peer::default());
     }
     let audit = guarded.ask_as(&guarded.tokens[1], "GET", "/audit?limit=500").body;
     assert_eq!(audit["items"].as_array().unwrap().len(), 20);
-    guarded.world.pass(1_000);
-    guarded.world.ask("DELETE", "/server");
+    guarded.world.pass(59_999);
+    guarded.ask("DELETE", "/server", &[], Peer::default());
     let page = |path: &str| guarded.ask_as(&guarded.tokens[1], "GET", path).body;
-    let first = page("/audit?limit=20");
+    assert_eq!(page("/audit?limit=500")["items"].as_array().unwrap().len(), 20);
+    // A viewer's refusals have lines of their own.
+    guarded.world.send(request("DELETE", "/server", &reason, b""));
+    guarded.world.pass(1);
+    guarded.ask("DELETE", "/server", &[], Peer::default());
+    let first = page("/audit?limit=21");
     assert_eq!(first["items"][0]["action"], "DELETE /api/v1/server");
+    let detail = "not recorded before this: 82 refused requests";
+    assert_eq!(first["items"][0]["detail"], detail);
+    assert_eq!(
+        (&first["items"][1]["role"], &first["items"][1]["reason"]),
+        (&"viewer".into(), &"a b".into())
+    );
     let cursor = first["next"].as_str().unwrap();
     let second = page(&format!("/audit?cursor={cursor}"));
     assert_eq!(second["items"].as_array().unwrap().len(), 1);
