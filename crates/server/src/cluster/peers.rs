@@ -110,7 +110,7 @@ impl Entrance {
     /// other node, which its clients use.
     fn arrive(&self, protocol: Protocol, peer: Peer, hosts: Vec<String>) -> Option<StdUnixStream> {
         if protocol == Protocol::KestrelAdmin {
-            let peer = http_api::Peer { address: peer.counted_address(), ..Default::default() };
+            let peer = http_api::Peer { address: peer.address(), ..Default::default() };
             return self.admin.as_ref()?.arrive(peer, hosts).ok();
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;

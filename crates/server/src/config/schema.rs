@@ -215,7 +215,8 @@ pub struct Limits {
     /// Limit of unsent replies for all clients together. The server adds the size of the largest
     /// body to this limit. Above the sum, it disconnects the clients with the most unsent replies.
     pub unsent_total_bytes: u64,
-    /// Limit of open connections from one address. `None` means no limit.
+    /// Limit of open connections from one address, or from one /64 network of IPv6. `None` means no
+    /// limit.
     pub connections_per_address: Option<usize>,
     /// If a client has sent part of a request, and sends nothing more for this time, the server
     /// closes the connection. `None` means never.

@@ -76,7 +76,8 @@ pub(crate) struct LiveLimits {
     web_connections: usize,
     /// Number of open connections of all threads, by the number of their protocol.
     open: [AtomicUsize; Protocol::ALL.len()],
-    /// Number of open connections per address. Addresses without connections are removed.
+    /// Number of open connections per address: see [`Peer::counted_address`]. Addresses without
+    /// connections are removed.
     addresses: Mutex<HashMap<IpAddr, usize>>,
     /// Counts of refused connections.
     pub(crate) refused: Refused,
@@ -441,6 +442,27 @@ mod tests {
         assert!(admit(peer("192.0.2.1")).is_some());
         assert_eq!(live.refused.per_address.load(Ordering::Relaxed), 2);
         assert_eq!(live.addresses().len(), 1, "only addresses with connections are kept");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_addresses_counts_as_one_address() {
+        let mut limits = Config::default().limits;
+        limits.connections_per_address = Some(2);
+        let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
+        let admit = |host: &str| {
+            let address = host.parse::<IpAddr>().unwrap();
+            live.admit(Peer::Host((address, 7).into()), Protocol::Beanstalk)
+        };
+        let first = admit("2001:db8:0:1::1");
+        let _second = admit("2001:db8:0:1:ffff:ffff:ffff:ffff");
+        assert!(admit("2001:db8:0:1:8000::3").is_none());
+        let _other_network = admit("2001:db8:0:2::1").unwrap();
+        drop(first);
+        let _third = admit("2001:db8:0:1::3").unwrap();
+        // Addresses of version 4 and the own machine have no network in common.
+        let hosts = ["::ffff:192.0.2.1", "::ffff:192.0.2.2", "::ffff:198.51.100.1", "::1", "::2"];
+        let slots: Vec<Slot> = hosts.iter().filter_map(|host| admit(host)).collect();
+        assert_eq!(slots.len(), hosts.len());
     }
 
     #[test]

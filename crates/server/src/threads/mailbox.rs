@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,9 @@ use crate::net::limits::Slot;
 use crate::threads::inspections::{Inspect, Inspections};
 use crate::threads::sockets::Sockets;
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
+
+/// The part of an IPv6 address that names the network of one host or site: the first 64 bits.
+const IPV6_NETWORK: u128 = !0 << 64;
 
 /// A function that opens the session of a new connection. Each protocol has its own function. The
 /// number is the mailbox to which the broker sends the session's events.
@@ -40,11 +43,23 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// The address under which connections are counted. Unix sockets have no address.
-    pub(crate) fn counted_address(self) -> Option<IpAddr> {
+    /// The IP address. Unix sockets have no address.
+    pub(crate) fn address(self) -> Option<IpAddr> {
         match self {
             Peer::Host(host) => Some(host.ip().to_canonical()),
             Peer::Local => None,
+        }
+    }
+
+    /// The address under which connections are counted. A host with IPv6 usually has a whole /64
+    /// network, and can use another address for each connection. So the network counts as one
+    /// address.
+    pub(crate) fn counted_address(self) -> Option<IpAddr> {
+        match self.address()? {
+            IpAddr::V6(address) if !address.is_loopback() => {
+                Some(Ipv6Addr::from_bits(address.to_bits() & IPV6_NETWORK).into())
+            }
+            address => Some(address),
         }
     }
 
