@@ -24,7 +24,7 @@ use broker::{Answer, Broker, Event, Millis, Missing, SessionId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use self::account::Account;
+use self::account::{Account, Excess};
 use self::turns::{BUSY_MS, Feed, is_short};
 use crate::net::connection::{Connection, Phase, Read};
 use crate::net::limits::LiveLimits;
@@ -168,6 +168,10 @@ pub(crate) struct IoThread {
     housekeeping_at: Option<Millis>,
     /// Rate limit for messages about rejected browsers.
     foreigners: MessageLimit,
+    /// Rate limits for messages about clients that were cut off because all together hold too much.
+    cut_offs: [MessageLimit; Excess::COUNT],
+    /// Rate limit for messages about readers that were cut off because they are slow.
+    slow_readers: MessageLimit,
     rests: Rests,
 }
 
@@ -217,6 +221,8 @@ impl IoThread {
             recent: Vec::new(),
             housekeeping_at: None,
             foreigners: MessageLimit::default(),
+            cut_offs: Default::default(),
+            slow_readers: MessageLimit::default(),
             rests: Rests::default(),
         })
     }

@@ -52,6 +52,33 @@ impl Account {
     }
 }
 
+/// What all connections together hold too much of.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Excess {
+    /// Incomplete commands.
+    Unfinished,
+    /// Unsent replies of slow readers.
+    Stuck,
+}
+
+impl Excess {
+    pub(super) const COUNT: usize = 2;
+
+    fn bytes(self, held: Held) -> u64 {
+        match self {
+            Excess::Unfinished => held.unfinished_bytes,
+            Excess::Stuck => held.stuck_bytes,
+        }
+    }
+
+    fn message(self) -> &'static str {
+        match self {
+            Excess::Unfinished => "cut off an unfinished command",
+            Excess::Stuck => "cut off the slowest of many readers",
+        }
+    }
+}
+
 impl IoThread {
     /// Updates the account after a change of one connection.
     pub(super) fn recount(&mut self, place: u32) {
@@ -70,10 +97,10 @@ impl IoThread {
         let limits = self.shared.limits.clone();
         let (unfinished, stuck) = (limits.unfinished_bytes(), limits.unsent_total_bytes());
         if limits.held.unfinished_bytes() > unfinished {
-            self.cut_share("cut off an unfinished command", unfinished, |all| all.unfinished_bytes);
+            self.cut_share(Excess::Unfinished, unfinished);
         }
         if limits.held.stuck_bytes() > stuck {
-            self.cut_share("cut off the slowest of many readers", stuck, |all| all.stuck_bytes);
+            self.cut_share(Excess::Stuck, stuck);
         }
     }
 
@@ -110,31 +137,31 @@ impl IoThread {
     /// share of the excess. It frees nothing if its connections hold less than half of the average
     /// per thread. If the sum is still too large, this thread wakes the other threads, which do the
     /// same.
-    fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
+    fn cut_share(&mut self, excess: Excess, most: u64) {
         let limits = self.shared.limits.clone();
-        let all_bytes = of(limits.held.all());
-        let own_bytes = of(self.account.held);
+        let all_bytes = excess.bytes(limits.held.all());
+        let own_bytes = excess.bytes(self.account.held);
         // At least one thread holds the average or more, and passes this check.
         let threads = limits.held.threads() as u64;
         if own_bytes.saturating_mul(2 * threads) >= all_bytes {
             let kept_bytes = most / KEPT_SHARE.1 * KEPT_SHARE.0;
             let excess_bytes = all_bytes.saturating_sub(kept_bytes);
-            self.cut_off(share(excess_bytes, own_bytes, all_bytes), said, &of);
+            self.cut_off(share(excess_bytes, own_bytes, all_bytes), excess);
             // Report at once. Otherwise other threads would disconnect clients although this thread
             // has already freed the memory.
             self.report_account();
         }
-        if of(limits.held.all()) > most {
+        if excess.bytes(limits.held.all()) > most {
             limits.held.notify_excess(&self.inbox);
         }
     }
 
     /// Disconnects the largest connections of this thread until this many bytes are freed.
-    pub(super) fn cut_off(&mut self, excess_bytes: u64, said: &str, of: impl Fn(Held) -> u64) {
+    pub(super) fn cut_off(&mut self, excess_bytes: u64, excess: Excess) {
         let mut holders: Vec<(u64, u32)> = Vec::new();
         for place in self.connections.all() {
             if let Some(connection) = self.connections.get(place) {
-                holders.push((of(connection.counted), place));
+                holders.push((excess.bytes(connection.counted), place));
             }
         }
         holders.sort_unstable();
@@ -143,7 +170,10 @@ impl IoThread {
             && let Some((held_bytes, place)) = holders.pop()
             && held_bytes > 0
         {
-            tracing::warn!(connection = place, held_bytes, "{said}");
+            // Thousands of clients can go in one round, and each message takes a system call.
+            if let Some(count) = self.cut_offs[excess as usize].count() {
+                tracing::warn!(connection = place, held_bytes, count, "{}", excess.message());
+            }
             self.abandon(place, &io::ErrorKind::OutOfMemory.into());
             left_bytes = left_bytes.saturating_sub(held_bytes);
         }

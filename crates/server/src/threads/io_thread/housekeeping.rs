@@ -57,7 +57,15 @@ impl IoThread {
             } else if connection.falls_behind(unsent_bytes, limits.unsent_bytes())
                 || (connection.is_stuck() && still_ms >= limits.unsent_ms())
             {
-                tracing::warn!(connection = place, unsent_bytes, still_ms, "cut off a slow reader");
+                if let Some(count) = self.slow_readers.count() {
+                    tracing::warn!(
+                        connection = place,
+                        unsent_bytes,
+                        still_ms,
+                        count,
+                        "cut off a slow reader"
+                    );
+                }
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
             }

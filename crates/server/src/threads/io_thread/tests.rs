@@ -12,6 +12,7 @@ use rustls::ServerConfig;
 use testkit::tls::Client;
 use testkit::tls::certificates::Authority;
 
+use super::account::Excess;
 use super::{IoThread, Shared};
 use crate::config::listener::Listener;
 use crate::config::memory_limit::MemoryLimit;
@@ -27,6 +28,7 @@ use crate::process::reload::Reloader;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 use crate::threads::turn_time::TurnTime;
 
+mod cut_off_messages;
 mod quiet_clients;
 
 struct Rounds {
@@ -510,7 +512,7 @@ fn of_many_slow_readers_only_the_slowest_is_cut_off() {
         rounds.thread.account.change(Held::default(), held);
         rounds.thread.connections.get(*place).unwrap().counted = held;
     }
-    rounds.thread.cut_off(30, "cut off", |held| held.stuck_bytes);
+    rounds.thread.cut_off(30, Excess::Stuck);
     let is_cut_off = |place: &u32| rounds.thread.connections.get(*place).unwrap().in_leaving;
     assert_eq!(places.iter().map(is_cut_off).collect::<Vec<_>>(), [false, true, false]);
 }
