@@ -39,6 +39,7 @@ pub use access::tokens;
 pub use access::{AccessSettings, PREFIX, Principal, SignedIn, Viewers, only_viewers};
 pub use act::backup::{BackupPieces, BeginBackup};
 pub use broker::JobId;
+pub use job_history::FILES_MAX as HISTORY_FILES_MAX;
 pub use jobs::ListJobs;
 pub use jobs::past_jobs::{ListPastJobs, PastEntry};
 pub use jobs::search::SearchJobs;

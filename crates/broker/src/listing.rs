@@ -192,6 +192,8 @@ impl Broker {
         for of_segment in places.chunk_by(|one, next| one.0 == next.0) {
             let log = self.shared.log.as_ref().expect("a stored body is in a log");
             let entries: Vec<u32> = of_segment.iter().map(|(_, entry_at, _)| *entry_at).collect();
+            // Each segment comes once, so the reader needs no more than one open file.
+            reader.close_below(of_segment[0].0);
             reader.read(log, of_segment[0].0, &entries, |at, body| each(of_segment[at].2, body));
         }
     }

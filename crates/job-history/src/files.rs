@@ -16,7 +16,7 @@ const DIGITS: usize = 10;
 /// file must fit into 32 bits.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// At most this many files. Each one is open.
-pub(crate) const FILES_MAX: usize = 128;
+pub const FILES_MAX: usize = 128;
 
 /// A place in a file.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -21,6 +21,7 @@ mod store;
 
 pub use clock::Moment;
 pub use entry::{Attempt, Entry, KeptBytes};
+pub use files::FILES_MAX;
 pub use index::WhichEntry;
 pub use shelf::{Times, WhichJobs};
 pub use store::{Bounds, Busy, LastDeparture, Lookup, Page, Store, Summary};

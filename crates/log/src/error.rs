@@ -149,10 +149,21 @@ impl Failure {
         Failure { doing, file: file.into(), source: Arc::new(source) }
     }
 
+    /// Whether a file could not be opened for want of descriptors. Nothing was written then.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        is_out_of_descriptors(&self.source)
+    }
+
     /// Whether the disk is full.
     pub fn is_no_room(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
+}
+
+/// Whether a file could not be opened because the process or the system has too many open files.
+/// Others may close theirs, so a later attempt can succeed.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn such_as(id: Option<u64>) -> String {

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::disk::DiskFile;
-use crate::error::ReclaimError;
+use crate::error::{ReclaimError, is_out_of_descriptors};
 use crate::files::segments::segment_name;
 use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, EntryKind, META_BYTES, write_meta};
 use crate::format::{
@@ -274,8 +274,8 @@ impl Log {
     }
 
     /// Reads the next slice of the oldest segment. The caller must not hold the owner's lock,
-    /// because the read can take long. Returns `None` if the log has only the current segment, or
-    /// if reclaim has stopped.
+    /// because the read can take long. Returns `None` if the log has only the current segment, if
+    /// reclaim has stopped, or if the process has too many open files now.
     pub fn reclaim_read(&self) -> Result<Option<Slice>, ReclaimError> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, live) = {
@@ -304,6 +304,12 @@ impl Log {
             }));
         }
         let slice = self.read_slice(&mut cursor, first);
+        // The segment is in order, and a later call can open it.
+        if let Err(ReclaimError::Read { source, .. }) = &slice
+            && is_out_of_descriptors(source)
+        {
+            return Ok(None);
+        }
         if slice.is_err() {
             cursor.stopped = true;
             cursor.unreadable = Some(first);

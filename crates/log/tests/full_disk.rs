@@ -508,6 +508,63 @@ fn what_cannot_be_refused_gets_room_from_little_garbage() {
 }
 
 #[test]
+fn puts_go_on_after_the_process_had_too_many_open_files() {
+    // No file can be opened, or a spare can be, but then there is no descriptor for its salt.
+    for opens in 0..3 {
+        let disk = FaultDisk::new(3, 1 << 30);
+        let (log, _) = small(&disk, 1);
+        log.prepare_step().expect("there is room");
+        disk.limit_opens(opens);
+        let mut end = Position(0);
+        let mut acknowledged = Vec::new();
+        // More than four segments.
+        for id in 1..=300 {
+            end = log.put(1, QUEUE, &meta(id), &[7; 1000]).1;
+            log.commit_step(1).expect("the log does not fail for want of descriptors");
+            log.prepare_step().expect("too many open files are no failure");
+            if log.durable() >= end {
+                acknowledged.push(id);
+            }
+        }
+        assert!((60..300).contains(&acknowledged.len()), "{} with {opens}", acknowledged.len());
+        assert!(log.reclaim_read().expect("the segment is in order").is_none());
+        assert_eq!(log.unreadable_segment(), None);
+        let broken = disk.fork();
+        broken.set_fail_opens(false);
+        broken.crash();
+        let (_, places) = small(&broken, 1);
+        assert!(acknowledged.iter().all(|id| places.0.contains_key(id)), "{opens}");
+
+        disk.set_fail_opens(false);
+        for now_ms in (10_000..).step_by(2000).take(10) {
+            log.commit_step(now_ms).expect("files can be opened again");
+            log.prepare_step().expect("files can be opened again");
+        }
+        assert!(log.durable() >= end, "with {opens}");
+        assert!(log.reclaim_read().expect("the segment is in order").is_some());
+        disk.crash();
+        let (_, places) = small(&disk, 40_000);
+        assert_eq!(places.0.len(), 300, "with {opens}");
+    }
+}
+
+#[test]
+fn a_big_put_removes_no_reserve_for_want_of_descriptors() {
+    let disk = FaultDisk::new(3, 1 << 30);
+    let (log, _) = small(&disk, 1);
+    log.prepare_step().expect("there is room");
+    let ahead_bytes = log.usage().ahead_bytes;
+    disk.set_fail_opens(true);
+    let (_, end) = log.put(1, QUEUE, &meta(1), &vec![7; 3 * SEGMENT as usize]);
+    log.commit_step(1).expect("the log does not fail for want of descriptors");
+    assert!(log.durable() < end);
+    assert_eq!(log.usage().ahead_bytes, ahead_bytes);
+    disk.set_fail_opens(false);
+    log.commit_step(10_000).expect("files can be opened again");
+    assert!(log.durable() >= end);
+}
+
+#[test]
 fn a_spare_that_cannot_be_opened_stays_a_spare() {
     let disk = FaultDisk::new(3, 1 << 30);
     let (log, _) = small(&disk, 1);

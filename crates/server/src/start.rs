@@ -31,7 +31,9 @@ use crate::config::sources::Sources;
 use crate::config::{Cluster, Config, Data, Durability};
 use crate::error::{ServeError, TakenListener};
 use crate::net::accept::Acceptor;
-use crate::net::limits::{LiveLimits, descriptors_in_cluster, own_descriptors, raise_descriptors};
+use crate::net::limits::{
+    BLOCKING_THREADS_MAX, LiveLimits, descriptors_in_cluster, own_descriptors, raise_descriptors,
+};
 use crate::net::listen::{Bound, Endpoint, SocketOptions, bind};
 use crate::net::listen_file::ListenFile;
 use crate::net::sessions::opener;
@@ -50,10 +52,6 @@ use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
 use crate::web::sites::{StartFacts, kestrel_admin, names, overview, shown_recovery, starting};
 use crate::web::thread::{WEB_THREAD, WebThread};
-
-/// Threads of a site for work that takes long: as many as can wait for a disk that hangs, one that masks
-/// bodies, and one that sorts many queues.
-const BLOCKING_THREADS_MAX: usize = api::HANGING_THREADS_MAX + 2;
 
 /// Everything that [`run`] needs.
 #[derive(Debug)]
@@ -167,7 +165,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &sockets)?;
     let descriptors = raise_descriptors();
-    let own = own_descriptors(config.io_threads, sockets.len(), config.traces.endpoint.is_some());
+    let has_traces = config.traces.endpoint.is_some();
+    let has_folder = config.data.folder().is_some();
+    let own = own_descriptors(config.io_threads, sockets.len(), has_traces, has_folder);
     let descriptors = match config.cluster.name {
         Some(_) => descriptors_in_cluster(descriptors, own),
         None => descriptors,

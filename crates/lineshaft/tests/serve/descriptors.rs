@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::running::{Running, command};
 
-/// The limit of the server's file descriptors: only a few more than its I/O threads need.
+/// The limit of the server's file descriptors: only a few more than its I/O threads and its files need.
 const DESCRIPTORS: usize = 404;
 
 #[test]

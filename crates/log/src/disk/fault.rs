@@ -91,8 +91,8 @@ struct State {
     during_sync: Option<DuringSync>,
     planned: Option<(u64, Planned)>,
     planned_reads: Range<u64>,
-    /// Whether no file can be opened.
-    fails_opens: bool,
+    /// How many files can still be opened or created. `None`: any number.
+    opens_left: Option<u64>,
     /// The sectors that cannot be read, as pairs of an inode and a sector.
     bad_sectors: BTreeSet<(usize, usize)>,
     capacity: u64,
@@ -135,7 +135,7 @@ impl FaultDisk {
             during_sync: None,
             planned: None,
             planned_reads: 0..0,
-            fails_opens: false,
+            opens_left: None,
             bad_sectors: BTreeSet::new(),
             capacity,
             random: seed,
@@ -211,9 +211,16 @@ impl FaultDisk {
         }
     }
 
-    /// From now on, files can be opened, or cannot be, as if the process had too many open files.
+    /// From now on, files can be opened and created, or cannot be, as if the process had too many
+    /// open files.
     pub fn set_fail_opens(&self, fails: bool) {
-        self.state().fails_opens = fails;
+        self.state().opens_left = fails.then_some(0);
+    }
+
+    /// Only this many more files can be opened or created. Then the process has too many open files,
+    /// until [`FaultDisk::set_fail_opens`].
+    pub fn limit_opens(&self, count: u64) {
+        self.state().opens_left = Some(count);
     }
 
     /// Removes all planned faults, and mends all sectors.
@@ -325,6 +332,21 @@ impl State {
     fn used(&self) -> u64 {
         let inodes: BTreeSet<usize> = self.names.values().copied().collect();
         inodes.iter().map(|&inode| self.inodes[inode].live.len() as u64).sum()
+    }
+
+    /// Fails if the process has too many open files.
+    fn check_descriptors(&self) -> io::Result<()> {
+        match self.opens_left {
+            Some(0) => Err(io::Error::from_raw_os_error(EMFILE)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a descriptor for a file.
+    fn take_descriptor(&mut self) -> io::Result<()> {
+        self.check_descriptors()?;
+        self.opens_left = self.opens_left.map(|left| left - 1);
+        Ok(())
     }
 
     /// Counts a call that changes something, and returns its planned fault.
@@ -500,6 +522,7 @@ impl Disk for FaultDisk {
             if state.names.contains_key(name) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
+            state.take_descriptor()?;
             state.inodes.push(Inode::default());
             state.inodes.len() - 1
         };
@@ -509,13 +532,11 @@ impl Disk for FaultDisk {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let inode = {
-            let state = self.state();
+            let mut state = self.state();
             if !state.powered {
                 return Err(power_is_off());
             }
-            if state.fails_opens {
-                return Err(io::Error::from_raw_os_error(EMFILE));
-            }
+            state.take_descriptor()?;
             *state.names.get(name).ok_or(io::ErrorKind::NotFound)?
         };
         Ok(self.handle(inode))
@@ -561,7 +582,10 @@ impl Disk for FaultDisk {
     }
 
     fn random(&self) -> io::Result<u64> {
-        Ok(self.state().random())
+        let mut state = self.state();
+        // A real disk opens a device for this moment.
+        state.check_descriptors()?;
+        Ok(state.random())
     }
 }
 

@@ -116,7 +116,7 @@ pub(crate) struct Segments {
 #[derive(Debug)]
 enum MakeError {
     /// A call for the new file failed. The log does not need this file yet, so the file was removed,
-    /// if it could be opened. The caller can try another file.
+    /// unless only a descriptor was missing. The caller can try another file.
     Spoiled(Failure),
     /// The sync of the folder failed.
     Fatal(Failure),
@@ -289,7 +289,8 @@ impl Segments {
     }
 
     /// Makes segment `number` the head. The segment has at least `size` bytes. If it is not
-    /// prepared, creates it now. Returns `None` if there is no room. The caller can retry.
+    /// prepared, creates it now. Returns `None` if there is no room, or no descriptor for another
+    /// open file. The caller can retry.
     ///
     /// A segment that is larger than usual is made for one big entry. If there is no other room for
     /// such a segment, this function removes files of the reserve. The log does not need these
@@ -316,12 +317,17 @@ impl Segments {
             let needed = size.saturating_sub(self.ahead_bytes());
             let reserve_helps = size > self.segment_bytes && self.has_room_for(needed);
             loop {
-                match self.make(&mut state, number, size, &|_| Pace::Urgent) {
+                let lacks_room = match self.make(&mut state, number, size, &|_| Pace::Urgent) {
                     Ok(head) => break head,
-                    Err(MakeError::Spoiled(failure)) if failure.is_no_room() => {}
+                    Err(MakeError::Spoiled(failure)) if failure.is_no_room() => true,
+                    // More room does not help.
+                    Err(MakeError::Spoiled(failure)) if failure.is_out_of_descriptors() => false,
                     Err(error) => return Err(error.into()),
-                }
-                if !reserve_helps || !self.remove_ahead(&mut state.spares, &mut small)? {
+                };
+                if !lacks_room
+                    || !reserve_helps
+                    || !self.remove_ahead(&mut state.spares, &mut small)?
+                {
                     state.prepared = small;
                     self.short.store(true, Ordering::Release);
                     self.publish(&state);
@@ -665,7 +671,12 @@ impl Segments {
                 Ok(file)
             }
             Err(failure) => {
-                let _ = self.disk.remove(&spare.name);
+                if failure.is_out_of_descriptors() {
+                    // The file is in order, and a later attempt writes its header again.
+                    state.spares.push(spare);
+                } else {
+                    let _ = self.disk.remove(&spare.name);
+                }
                 Err(MakeError::Spoiled(failure))
             }
         }
@@ -685,10 +696,11 @@ impl Segments {
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<SegmentFile, Failure> {
         let fail = |doing| move |error| Failure::new(doing, &spare.name, error);
+        // This can need a descriptor. So it comes before the long fill.
+        let salt = self.disk.random().map_err(fail("find a salt for"))?;
         if spare.blank && !self.disk.copies_on_write() {
             fill(&*self.disk, &*file, HEADER_BYTES, spare.size, pace).map_err(fail("fill"))?;
         }
-        let salt = self.disk.random().map_err(fail("find a salt for"))?;
         let header = SegmentHeader { log_id: self.log_id, number, size: spare.size, salt };
         file.write_at(&header.encode(), 0).map_err(fail("write the header of"))?;
         file.sync_all().map_err(fail("sync"))?;

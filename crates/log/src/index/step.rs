@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
+use crate::error::is_out_of_descriptors;
 use crate::files::numbered::SegmentHold;
 use crate::files::pieces::write_in_pieces;
 use crate::files::segments::segment_name;
@@ -152,7 +153,7 @@ impl Log {
     ///
     /// This call reads a whole segment, so it takes a while. It holds no lock meanwhile. The caller
     /// decides when to call it. An error is no failure of the log. The log does not try this
-    /// segment again in this process.
+    /// segment again in this process. Too many open files are no error, because they pass.
     pub fn index_step(&self) -> Result<Option<u32>, IndexError> {
         let Some(&classify) = self.classify.get() else { return Ok(None) };
         let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,6 +167,12 @@ impl Log {
         match written {
             Ok(()) => Ok(Some(segment)),
             Err(IndexError::Stopped) => Ok(None),
+            // Another call can succeed, when others have closed files.
+            Err(IndexError::Read { source, .. } | IndexError::Write { source, .. })
+                if is_out_of_descriptors(&source) =>
+            {
+                Ok(None)
+            }
             Err(error) => {
                 self.indexes.shelf().refused.insert(segment);
                 Err(error)
@@ -378,6 +385,19 @@ mod tests {
         let segment = log.index_step().unwrap().unwrap();
         assert!(disk.bytes(&index_name(segment)).unwrap().len() > 100 << 10);
         disk.rests() - before
+    }
+
+    #[test]
+    fn an_index_is_built_when_files_can_be_opened_again() {
+        let disk = FaultDisk::new(1, 64 << 20);
+        let log = filled(&disk);
+        // The segment, the next segment, and the index file.
+        for opens in 0..3 {
+            disk.limit_opens(opens);
+            assert_eq!(log.index_step().unwrap(), None, "{opens} files");
+        }
+        disk.set_fail_opens(false);
+        assert!(log.index_step().unwrap().is_some());
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
     /// The second committer's own handle of the head's file, if it is open.
     pub(crate) second_handle: Option<Arc<dyn DiskFile>>,
-    /// Groups that wait because their segment could not be allocated. Until a retry succeeds, the
+    /// Groups that wait because their segment could not be allocated or opened. Until a retry succeeds, the
     /// committer writes none of these groups, and takes no newer entries.
     pub(crate) held: VecDeque<Part>,
     /// The time of the next retry, in milliseconds of the log's time. 0: the last attempt
@@ -197,7 +197,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes this group's segment the head. Returns false if the segment could not be allocated, or
+    /// Makes this group's segment the head. Returns false if the segment could not be allocated or opened, or
     /// if it is too early for a retry. If `now` is true, retries at once.
     fn rotate(
         &self,

@@ -18,6 +18,14 @@ use crate::threads::request_times::AllRequestTimes;
 /// Number of file descriptors for the log's files, the standard streams, and files that are open
 /// only briefly.
 const FILES_MAX: usize = 32;
+/// Threads of a site for work that takes long: as many as can wait for a disk that hangs, one that masks
+/// bodies, and one that sorts many queues.
+pub(crate) const BLOCKING_THREADS_MAX: usize = api::HANGING_THREADS_MAX + 2;
+/// Number of file descriptors for the history of jobs, and for a new file of it before the oldest
+/// one is deleted. Small files make it reach this number at any `data.history_size`.
+const HISTORY_FILES_MAX: usize = api::HISTORY_FILES_MAX + 1;
+/// Number of file descriptors of the two HTTP sites for bodies in the log: one for each thread.
+const SITE_FILES_MAX: usize = 2 * BLOCKING_THREADS_MAX;
 /// Limit of connections to the operator's socket. They do not count as connections of clients.
 pub(crate) const OPERATOR_CONNECTIONS_MAX: usize = 16;
 /// Number of file descriptors that one tokio runtime uses for wake-ups and signals.
@@ -32,14 +40,21 @@ const BUFFERS_SHARE: u64 = 20;
 /// descriptors keeps them for the clients of the queues.
 const WEB_CONNECTIONS: RangeInclusive<usize> = 64..=256;
 
-/// Number of file descriptors that connections cannot use. They are reserved, because the server
-/// must end if the log cannot open its next file.
-pub(crate) fn own_descriptors(io_threads: usize, listeners: usize, has_traces: bool) -> usize {
+/// Number of file descriptors that connections cannot use. They are reserved, because clients wait
+/// while the log cannot open its next file. `has_folder`: the server stores jobs.
+pub(crate) fn own_descriptors(
+    io_threads: usize,
+    listeners: usize,
+    has_traces: bool,
+    has_folder: bool,
+) -> usize {
     // The main thread, the two HTTP sites and the export of traces have a runtime each.
     let runtimes = 3 + usize::from(has_traces);
     // Each I/O thread has an event queue of the kernel for its sockets, and a descriptor that wakes it.
     let queues = 2 * io_threads;
-    FILES_MAX + OPERATOR_CONNECTIONS_MAX + RUNTIME_DESCRIPTORS * runtimes + queues + listeners
+    let stored = if has_folder { HISTORY_FILES_MAX + SITE_FILES_MAX } else { 0 };
+    let files = FILES_MAX + stored;
+    files + OPERATOR_CONNECTIONS_MAX + RUNTIME_DESCRIPTORS * runtimes + queues + listeners
 }
 
 /// How many of a process's descriptors a node of a cluster can use as if each client took one. A client
@@ -395,19 +410,21 @@ mod tests {
     #[test]
     fn connections_leave_descriptors_for_the_log_and_all_threads() {
         let mut limits = Config::default().limits;
-        let connections = |descriptors, io_threads| {
-            let own = own_descriptors(io_threads, 8, false);
+        let connections = |descriptors, io_threads, has_folder| {
+            let own = own_descriptors(io_threads, 8, false, has_folder);
             LiveLimits::new(&Config::default().limits, descriptors, own).connections()
         };
-        assert_eq!(connections(1024, 1), 1024 - 70 - 64);
-        assert_eq!(connections(1024, 64), 1024 - 196 - 64);
-        assert!(connections(216, 64) <= 20);
-        assert_eq!(connections(100, 1), 15);
-        assert_eq!(connections(20, 1), 1);
-        let own = own_descriptors(1, 8, false);
+        assert_eq!(connections(1024, 1, false), 1024 - 70 - 64);
+        assert_eq!(connections(1024, 64, false), 1024 - 196 - 64);
+        // The history of jobs can have 129 open files, and the sites 16.
+        assert_eq!(connections(1024, 1, true), 1024 - 70 - 129 - 16 - 64);
+        assert!(connections(216, 64, false) <= 20);
+        assert_eq!(connections(100, 1, false), 15);
+        assert_eq!(connections(20, 1, false), 1);
+        let own = own_descriptors(1, 8, false, true);
         let usable = descriptors_in_cluster(1024, own);
         let clients = LiveLimits::new(&Config::default().limits, usable, own).connections();
-        assert!(clients > 200 && 3 * clients + own + 64 + 64 <= 1024, "{clients}");
+        assert!(clients > 150 && 3 * clients + own + 64 + 64 <= 1024, "{clients}");
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         limits.connections = Some(1);
         live.set(&limits);
