@@ -48,9 +48,7 @@ async fn receive(
     read_body(body, bytes_max, Sender::Client, &unread).await.map_err(|error| {
         let kind = match error {
             ReceiveError::TooLong(_) => ProblemKind::TooLong,
-            ReceiveError::Silent | ReceiveError::Slow | ReceiveError::Broken => {
-                ProblemKind::BadRequest
-            }
+            ReceiveError::Slow | ReceiveError::Broken => ProblemKind::BadRequest,
         };
         Problem::new(kind, error.to_string())
     })

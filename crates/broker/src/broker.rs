@@ -436,6 +436,11 @@ impl Broker {
         self.shared.disk.is_critical() || self.shared.log.as_ref().is_some_and(full)
     }
 
+    /// Whether the log refuses puts because the process or the system has too many open files.
+    pub fn lacks_descriptors(&self) -> bool {
+        self.shared.log.as_ref().is_some_and(|log| log.lacks_descriptors())
+    }
+
     /// The first error of reclaim, if any. If reclaim cannot read the oldest segment, the broker
     /// writes the segment's jobs again. If it cannot write some of these jobs, this function
     /// returns [`ReclaimError::Left`] instead of the first error, and the log grows until the jobs

@@ -44,10 +44,7 @@ pub enum ReceiveError {
     /// The body exceeds the limit of the page.
     #[error("the body is too long: the limit is {0} bytes")]
     TooLong(usize),
-    /// The client sent nothing for a long time.
-    #[error("the client sent nothing for {} seconds", PART_TIME_MAX.as_secs())]
-    Silent,
-    /// The client sends, but the whole body takes too long.
+    /// The body, or a part of it, takes too long.
     #[error("the client sent the body too slowly")]
     Slow,
     /// The connection ended, or the body does not follow HTTP.
@@ -97,8 +94,7 @@ pub async fn read_body(
     loop {
         let left = sender.time_max(received.bytes.len()).saturating_sub(began.elapsed());
         let next = tokio::time::timeout(left.min(PART_TIME_MAX), body.frame()).await;
-        let too_late = if left < PART_TIME_MAX { ReceiveError::Slow } else { ReceiveError::Silent };
-        match next.map_err(|_| too_late)? {
+        match next.map_err(|_| ReceiveError::Slow)? {
             None => return Ok(received),
             Some(Ok(frame)) => {
                 // Ignore trailers.

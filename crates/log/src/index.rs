@@ -24,6 +24,7 @@ mod tests;
 use std::io;
 use std::sync::Arc;
 
+use crate::error::is_out_of_descriptors;
 use crate::types::{Meta, Position, Slot};
 
 /// The maximum number of rows of a block.
@@ -242,6 +243,17 @@ pub enum IndexError {
 }
 
 impl IndexError {
+    /// Whether a file could not be opened because the process or the system has too many open files.
+    /// A later attempt can succeed.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        match self {
+            IndexError::Read { source, .. } | IndexError::Write { source, .. } => {
+                is_out_of_descriptors(source)
+            }
+            IndexError::Damaged { .. } | IndexError::Stopped | IndexError::Gone { .. } => false,
+        }
+    }
+
     pub(crate) fn read(file: &str, source: io::Error) -> IndexError {
         IndexError::Read { file: file.to_owned(), source: Arc::new(source) }
     }

@@ -616,6 +616,12 @@ impl Log {
         self.segments.is_held_back(self.durable())
     }
 
+    /// Whether the log waits for a descriptor, because the process or the system has too many open
+    /// files. It refuses puts then, as on a full disk.
+    pub fn lacks_descriptors(&self) -> bool {
+        self.segments.lacks_descriptors()
+    }
+
     /// The failure after which the log stopped, if any.
     pub fn failure(&self) -> Option<Failure> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -144,6 +144,26 @@ fn a_full_disk_is_not_asked_for_room_after_each_commit() {
 }
 
 #[test]
+fn without_descriptors_the_threads_try_only_now_and_then() {
+    let disk = FaultDisk::new(1, 16 << 20);
+    let running = run_on(Arc::new(disk.clone()), Sync::Always);
+    running.wait(|_| disk.names().contains(&"0000000002.seg".to_owned()));
+    disk.set_fail_opens(true);
+    // More than the head and the next segment.
+    let body = vec![1; 100 << 10];
+    let [.., last] = [1, 2, 3, 4, 5, 6].map(|id| running.log.put(1, QUEUE, &meta(id), &body).1);
+    running.log.wake();
+    running.wait(Log::lacks_descriptors);
+    let (begun, before) = (Instant::now(), disk.refused_opens());
+    running.wait(|_| disk.refused_opens() >= before + 8);
+    // Two threads try, once in a second.
+    assert!(begun.elapsed() > Duration::from_secs(1), "{:?} for eight tries", begun.elapsed());
+    assert!(running.log.durable() < last);
+    disk.set_fail_opens(false);
+    running.wait(|log| log.durable() >= last && !log.lacks_descriptors());
+}
+
+#[test]
 fn a_shortage_that_a_rotation_finds_ends_when_there_is_room() {
     let disk = FaultDisk::new(1, 4 << 20);
     let running = run_on(Arc::new(disk.clone()), Sync::Always);

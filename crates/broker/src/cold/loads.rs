@@ -299,7 +299,9 @@ impl Shared {
                 // Nobody needs the segment any more, or the broker stops.
                 Err(IndexError::Gone { .. } | IndexError::Stopped) => Err(Read::Later),
                 Err(error) => {
-                    let is_read = !matches!(error, IndexError::Write { .. });
+                    // Want of descriptors passes, and is no damage.
+                    let is_read = !matches!(error, IndexError::Write { .. })
+                        && !error.is_out_of_descriptors();
                     self.note_index_error(error);
                     core.cold.damage.note_failure(segment, core.engine.now(), is_read);
                     Err(core.cold.damage.unread(segment))
@@ -312,7 +314,7 @@ impl Shared {
 
     /// Stores the first error of an index file.
     pub(crate) fn note_index_error(&self, error: IndexError) {
-        if matches!(error, IndexError::Stopped) {
+        if matches!(error, IndexError::Stopped) || error.is_out_of_descriptors() {
             return;
         }
         lock(&self.index_error).get_or_insert_with(|| error.into());

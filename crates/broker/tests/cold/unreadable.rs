@@ -82,6 +82,25 @@ fn a_block_that_cannot_be_read_for_a_moment_stays_cold() {
 }
 
 #[test]
+fn no_block_is_lost_for_want_of_descriptors() {
+    let disk = log::FaultDisk::new(23, 64 << 20);
+    let (broker, _, ids) = with_cold_jobs(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    let mut taken = take_in_memory(&broker, session);
+    let cold = broker.cold_jobs();
+    disk.set_fail_opens(true);
+    for seconds in 0..60 {
+        while broker.load_step(at(seconds)) {}
+    }
+    assert_eq!(broker.cold_jobs(), cold, "nothing is lost");
+    assert!(broker.index_error().is_none(), "no file is damaged");
+    disk.set_fail_opens(false);
+    while broker.load_step(at(120)) {}
+    taken.extend(std::iter::from_fn(|| take(&broker, session)));
+    assert_eq!(taken, ids);
+}
+
+#[test]
 fn lost_blocks_do_not_stop_their_queue_and_come_back() {
     let disk = log::FaultDisk::new(22, 64 << 20);
     let (broker, events, ids) = with_cold_jobs(&disk);

@@ -93,6 +93,8 @@ struct State {
     planned_reads: Range<u64>,
     /// How many files can still be opened or created. `None`: any number.
     opens_left: Option<u64>,
+    /// How often there was no descriptor.
+    refused_opens: u64,
     /// The sectors that cannot be read, as pairs of an inode and a sector.
     bad_sectors: BTreeSet<(usize, usize)>,
     capacity: u64,
@@ -136,6 +138,7 @@ impl FaultDisk {
             planned: None,
             planned_reads: 0..0,
             opens_left: None,
+            refused_opens: 0,
             bad_sectors: BTreeSet::new(),
             capacity,
             random: seed,
@@ -221,6 +224,11 @@ impl FaultDisk {
     /// until [`FaultDisk::set_fail_opens`].
     pub fn limit_opens(&self, count: u64) {
         self.state().opens_left = Some(count);
+    }
+
+    /// How often a file could not be opened or created for want of a descriptor.
+    pub fn refused_opens(&self) -> u64 {
+        self.state().refused_opens
     }
 
     /// Removes all planned faults, and mends all sectors.
@@ -335,11 +343,12 @@ impl State {
     }
 
     /// Fails if the process has too many open files.
-    fn check_descriptors(&self) -> io::Result<()> {
-        match self.opens_left {
-            Some(0) => Err(io::Error::from_raw_os_error(EMFILE)),
-            _ => Ok(()),
+    fn check_descriptors(&mut self) -> io::Result<()> {
+        if self.opens_left != Some(0) {
+            return Ok(());
         }
+        self.refused_opens += 1;
+        Err(io::Error::from_raw_os_error(EMFILE))
     }
 
     /// Takes a descriptor for a file.

@@ -100,6 +100,9 @@ pub(crate) struct Segments {
     ahead_bytes: AtomicU64,
     /// True if the last attempt to allocate a file found no room.
     short: AtomicBool,
+    /// True if the last attempt to make a segment, or a file of the reserve, failed for want of
+    /// descriptors.
+    lacks_descriptors: AtomicBool,
     /// True if the next segment is prepared.
     ready: AtomicBool,
     /// True if the file of a segment that was given up could not be checked. The background work
@@ -158,6 +161,7 @@ impl Segments {
             indexes: Mutex::default(),
             ahead_bytes: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            lacks_descriptors: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             waiters: AtomicU32::new(0),
@@ -281,6 +285,12 @@ impl Segments {
 
     pub(crate) fn is_short(&self) -> bool {
         self.short.load(Ordering::Acquire)
+    }
+
+    /// Whether the last attempt to make a segment or a file of the reserve failed because the process or
+    /// the system had too many open files.
+    pub(crate) fn lacks_descriptors(&self) -> bool {
+        self.lacks_descriptors.load(Ordering::Acquire)
     }
 
     /// Opens a numbered segment for reading.
@@ -488,10 +498,15 @@ impl Segments {
     fn fill_reserve(&self, state: &mut State, ahead_bytes: u64) {
         let mut short = false;
         while ahead_of(state) < ahead_bytes {
-            // There is probably no room. The next call retries.
-            let Ok(spare) = self.allocate(state, self.segment_bytes) else {
-                short = true;
-                break;
+            // There is probably no room, or no descriptor. The next call retries.
+            let spare = match self.allocate(state, self.segment_bytes) {
+                Ok(spare) => spare,
+                Err(failure) => {
+                    short = true;
+                    let lacks = failure.is_out_of_descriptors();
+                    self.lacks_descriptors.store(lacks, Ordering::Release);
+                    break;
+                }
             };
             state.spares.push(spare);
             self.publish(state);
@@ -643,6 +658,22 @@ impl Segments {
 
     /// Makes a durable segment file with a header and a number.
     fn make(
+        &self,
+        state: &mut State,
+        number: u32,
+        size: u64,
+        pace: &dyn Fn(u64) -> Pace,
+    ) -> Result<SegmentFile, MakeError> {
+        let made = self.make_with_spare(state, number, size, pace);
+        let lacks = match &made {
+            Err(MakeError::Spoiled(failure)) => failure.is_out_of_descriptors(),
+            Ok(_) | Err(MakeError::Fatal(_)) => false,
+        };
+        self.lacks_descriptors.store(lacks, Ordering::Release);
+        made
+    }
+
+    fn make_with_spare(
         &self,
         state: &mut State,
         number: u32,

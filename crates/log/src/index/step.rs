@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
-use crate::error::is_out_of_descriptors;
 use crate::files::numbered::SegmentHold;
 use crate::files::pieces::write_in_pieces;
 use crate::files::segments::segment_name;
@@ -168,11 +167,7 @@ impl Log {
             Ok(()) => Ok(Some(segment)),
             Err(IndexError::Stopped) => Ok(None),
             // Another call can succeed, when others have closed files.
-            Err(IndexError::Read { source, .. } | IndexError::Write { source, .. })
-                if is_out_of_descriptors(&source) =>
-            {
-                Ok(None)
-            }
+            Err(error) if error.is_out_of_descriptors() => Ok(None),
             Err(error) => {
                 self.indexes.shelf().refused.insert(segment);
                 Err(error)

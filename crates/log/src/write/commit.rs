@@ -28,8 +28,8 @@ pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
     /// The second committer's own handle of the head's file, if it is open.
     pub(crate) second_handle: Option<Arc<dyn DiskFile>>,
-    /// Groups that wait because their segment could not be allocated or opened. Until a retry succeeds, the
-    /// committer writes none of these groups, and takes no newer entries.
+    /// Groups that wait because their segment could not be allocated or opened. Until a retry
+    /// succeeds, the committer writes none of these groups, and takes no newer entries.
     pub(crate) held: VecDeque<Part>,
     /// The time of the next retry, in milliseconds of the log's time. 0: the last attempt
     /// succeeded. If a segment becomes free, the committer retries earlier.
@@ -197,8 +197,8 @@ impl Log {
         Ok(())
     }
 
-    /// Makes this group's segment the head. Returns false if the segment could not be allocated or opened, or
-    /// if it is too early for a retry. If `now` is true, retries at once.
+    /// Makes this group's segment the head. Returns false if the segment could not be allocated or
+    /// opened, or if it is too early for a retry. If `now` is true, retries at once.
     fn rotate(
         &self,
         commit: &mut Commit,
@@ -210,7 +210,9 @@ impl Log {
         // A big group needs a segment of its own size, so a prepared segment does not help.
         let is_big = part.segment_size > self.segments.segment_bytes;
         let waits = now_ms < commit.retry_ms && !now;
-        if waits && (is_big || self.segments.ahead_bytes() == 0) {
+        let lacks_descriptor = self.segments.lacks_descriptors() && !self.segments.is_ready();
+        let nothing_helps = self.segments.ahead_bytes() == 0 || lacks_descriptor;
+        if waits && (is_big || nothing_helps) {
             return Ok(false);
         }
         if !was_held {

@@ -224,7 +224,8 @@ async fn accept_links<Served: Future<Output = ()> + Send + 'static>(
         match listener.accept().await {
             Ok((socket, peer)) => {
                 let (keys, serving) = (keys.clone(), serving.clone());
-                let was_full = handshakes.admit(peer.ip(), |place| {
+                let address = Peer::Host(peer).counted_address().unwrap_or(peer.ip());
+                let was_full = handshakes.admit(address, |place| {
                     let task = tokio::spawn(async move {
                         let accepted = keys.accept(socket).await;
                         // A link that is known gives way to none.

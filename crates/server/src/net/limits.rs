@@ -478,6 +478,7 @@ mod tests {
         let _third = admit("2001:db8:0:1::3").unwrap();
         // Addresses of version 4 and the own machine have no network in common.
         let hosts = ["::ffff:192.0.2.1", "::ffff:192.0.2.2", "::ffff:198.51.100.1", "::1", "::2"];
+        let hosts = [&hosts[..], &["fe80::1", "fe80::2", "fe80::3"]].concat();
         let slots: Vec<Slot> = hosts.iter().filter_map(|host| admit(host)).collect();
         assert_eq!(slots.len(), hosts.len());
     }

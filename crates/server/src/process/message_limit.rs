@@ -16,7 +16,15 @@ impl MessageLimit {
     /// Counts an event. If a message can be written now, returns the number of events since the
     /// last message.
     pub(crate) fn count(&mut self) -> Option<u64> {
-        self.count += 1;
+        self.count_more(1)
+    }
+
+    /// Like [`MessageLimit::count`], for this many events.
+    pub(crate) fn count_more(&mut self, events: u64) -> Option<u64> {
+        if events == 0 {
+            return None;
+        }
+        self.count += events;
         if self.logged_at.is_some_and(|at| at.elapsed() < PERIOD) {
             return None;
         }

@@ -306,9 +306,15 @@ impl LogHealth {
         self.look_at_disk(broker.disk_room());
         let is_full = broker.is_full();
         if is_full && !self.is_full && !self.is_critical {
-            tracing::warn!(
-                "no room for the log: puts are refused until jobs are finished or space is freed"
-            );
+            if broker.lacks_descriptors() {
+                tracing::warn!(
+                    "too many open files, so the log cannot begin its next file: puts are refused until some are closed"
+                );
+            } else {
+                tracing::warn!(
+                    "no room for the log: puts are refused until jobs are finished or space is freed"
+                );
+            }
         } else if self.is_full && !is_full {
             tracing::info!("the log has room again: puts are accepted");
         }

@@ -53,10 +53,10 @@ impl Peer {
 
     /// The address under which connections are counted. A host with IPv6 usually has a whole /64
     /// network, and can use another address for each connection. So the network counts as one
-    /// address.
+    /// address. But all machines of a link have link-local addresses of one network.
     pub(crate) fn counted_address(self) -> Option<IpAddr> {
         match self.address()? {
-            IpAddr::V6(address) if !address.is_loopback() => {
+            IpAddr::V6(address) if !address.is_loopback() && !address.is_unicast_link_local() => {
                 Some(Ipv6Addr::from_bits(address.to_bits() & IPV6_NETWORK).into())
             }
             address => Some(address),

@@ -165,17 +165,19 @@ impl IoThread {
             }
         }
         holders.sort_unstable();
-        let mut left_bytes = excess_bytes;
+        let (mut left_bytes, mut clients, mut freed_bytes) = (excess_bytes, 0, 0);
         while left_bytes > 0
             && let Some((held_bytes, place)) = holders.pop()
             && held_bytes > 0
         {
-            // Thousands of clients can go in one round, and each message takes a system call.
-            if let Some(count) = self.cut_offs[excess as usize].count() {
-                tracing::warn!(connection = place, held_bytes, count, "{}", excess.message());
-            }
             self.abandon(place, &io::ErrorKind::OutOfMemory.into());
             left_bytes = left_bytes.saturating_sub(held_bytes);
+            freed_bytes += held_bytes;
+            clients += 1;
+        }
+        // Thousands of clients can go in one round, and each message takes a system call.
+        if let Some(count) = self.cut_offs[excess as usize].count_more(clients) {
+            tracing::warn!(count, freed_bytes, "{}", excess.message());
         }
     }
 }
