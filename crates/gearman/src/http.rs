@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
+use broker::limits::UNIT_BODY_BYTES;
 use broker::{
     Answer, Body, BodyBuffer, Dialect, Event, JobId, Millis, News, Outbox, Position, Progress,
     SessionId, Submit, Turn,
@@ -12,6 +13,7 @@ use broker::{
 use origin::Gate;
 
 use crate::clients::UNIQUE_BYTES_MAX;
+use crate::early_data::EarlyData;
 use crate::environment::Server;
 use crate::http_request::{HEAD_BYTES_MAX, Method, Refusal, Request, head_end};
 use crate::packet::HEADER_BYTES;
@@ -54,7 +56,7 @@ enum Stage {
 struct Waiting {
     method: Method,
     /// Data that the worker has sent before the result.
-    data: Vec<u8>,
+    data: EarlyData,
 }
 
 impl HttpSession {
@@ -165,7 +167,7 @@ impl HttpSession {
                 outbox.reply(after, &head);
                 self.end(turn);
             }
-            Ok(_) => self.stage = Stage::Waiting(Waiting { method, data: Vec::new() }),
+            Ok(_) => self.stage = Stage::Waiting(Waiting { method, data: EarlyData::default() }),
             Err(refusal) => {
                 let failure = Answer::new(not_submitted(refusal), after);
                 self.refuse(method, failure, turn, outbox);
@@ -190,9 +192,11 @@ impl HttpSession {
         let method = *method;
         let (command, result) = match news {
             News::Data(more) => {
-                data.extend_from_slice(more);
-                if data.len() > bytes_max {
+                if data.total_bytes() + more.len() > bytes_max {
                     self.end(turn);
+                } else {
+                    // The owner counts only the bytes of replies.
+                    turn.count_work(data.push(more) / UNIT_BODY_BYTES);
                 }
                 return;
             }
@@ -201,12 +205,13 @@ impl HttpSession {
             News::Exception(_) | News::Fail => ("WORK_FAIL", None),
         };
         let data = std::mem::take(data);
-        let body_bytes = result.map_or(0, |result| data.len() + result.len());
+        let body_bytes = result.map_or(0, |result| data.total_bytes() + result.len());
         if body_bytes <= bytes_max {
             let handle = self.server.prefix.handle(id);
             outbox.reply(after, &self.head(method, &handle, command, body_bytes));
             if let Some(result) = result.filter(|_| method != Method::Head) {
-                outbox.reply_with_body(after, &data, &result.clone().into(), b"");
+                data.send(after, outbox);
+                outbox.reply_with_body(after, b"", &result.clone().into(), b"");
             }
         }
         self.end(turn);
@@ -323,7 +328,7 @@ impl Dialect for HttpSession {
         match &self.stage {
             Stage::Body(_, buffer) => buffer.buffered_bytes(),
             Stage::Loading(_, body) => body.len(),
-            Stage::Waiting(waiting) => waiting.data.capacity(),
+            Stage::Waiting(waiting) => waiting.data.memory_bytes(),
             Stage::Head | Stage::Ended => 0,
         }
     }

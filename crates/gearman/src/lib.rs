@@ -8,6 +8,7 @@
 //! - `commands`, `workers`, `clients`: execute each packet. `reply`: the replies.
 //! - `admin_text`, `listings`: the text commands.
 //! - `http`, `http_request`: an [`HttpSession`] is a connection that speaks HTTP instead.
+//!   `early_data`: what a worker sends before the result.
 //! - `environment`: state that all sessions share.
 //!
 //! This crate uses no clock, socket, file or thread, and no other dialect.
@@ -15,6 +16,7 @@
 mod admin_text;
 mod clients;
 mod commands;
+mod early_data;
 mod environment;
 mod handle;
 mod http;

@@ -342,6 +342,48 @@ fn memory_that_holds_data_for_an_answer_is_counted() {
 }
 
 #[test]
+fn data_of_all_sizes_comes_before_the_result() {
+    let mut world = World::new();
+    let worker = worker(&mut world);
+    let posted = post("f", "X-Gearman-Unique: k\r\n", "in");
+    let clients = [send(&mut world, &posted), send(&mut world, &posted)];
+    check_grab(&mut world, worker, "H:vm:1|f|in");
+    let mut wanted = String::new();
+    let sizes = [1, 100_000, 15_000, 15_000, 15_000, 16_384, 2];
+    for (letter, data_bytes) in ["a", "b", "c", "d", "e", "f", "g"].into_iter().zip(sizes) {
+        let data = letter.repeat(data_bytes);
+        check(&mut world, worker, (WORK_DATA, &format!("H:vm:1|{data}")), &[]);
+        wanted.push_str(&data);
+    }
+    for client in clients {
+        expect_nothing(&mut world, client);
+        let held = world.held_bytes(client);
+        assert!((wanted.len()..wanted.len() + 100_000).contains(&held), "{held}");
+    }
+    check(&mut world, worker, (WORK_COMPLETE, "H:vm:1|out"), &[]);
+    wanted.push_str("out");
+    for client in clients {
+        expect_answer(&mut world, client, &answer("H:vm:1", "WORK_COMPLETE", &wanted));
+    }
+}
+
+#[test]
+fn data_that_no_packet_could_hold_ends_the_connection() {
+    let mut world = World::with(ServerOptions { packet_bytes_max: 50_000, ..options() });
+    let worker = worker(&mut world);
+    let client = send(&mut world, &post("f", "", "in"));
+    check_grab(&mut world, worker, "H:vm:1|f|in");
+    for data_bytes in [40_000, 10_000] {
+        let data = "d".repeat(data_bytes);
+        check(&mut world, worker, (WORK_DATA, &format!("H:vm:1|{data}")), &[]);
+        expect_nothing(&mut world, client);
+    }
+    check(&mut world, worker, (WORK_DATA, "H:vm:1|d"), &[]);
+    expect_answer(&mut world, client, "");
+    assert_eq!(world.held_bytes(client), 0);
+}
+
+#[test]
 fn memory_follows_what_came_of_a_workload() {
     let mut world = World::new();
     let client = world.connect_http();
