@@ -1,9 +1,10 @@
 //! Calls the function that handles a packet. This module itself handles echo and options.
 
+use broker::limits::UNIT_BODY_BYTES;
 use broker::{Body, Outbox, Turn};
 
 use crate::clients::{HIGH, LOW, NORMAL, SubmitMode, get_status_unique};
-use crate::packet::{Arguments, Header, PacketType};
+use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, visible};
 use crate::session::Session;
 
@@ -31,12 +32,12 @@ impl Session {
             PacketType::GrabJob | PacketType::GrabJobUniq | PacketType::GrabJobAll => {
                 self.grab(kind, turn, outbox);
             }
-            PacketType::WorkData => self.work_data(first, second, turn, outbox),
-            PacketType::WorkWarning => self.work_warning(first, second, turn, outbox),
+            PacketType::WorkData => self.work_data(first, second, workload, turn, outbox),
+            PacketType::WorkWarning => self.work_warning(first, second, workload, turn, outbox),
             PacketType::WorkStatus => self.work_status(arguments, turn, outbox),
-            PacketType::WorkComplete => self.work_complete(first, second, turn, outbox),
+            PacketType::WorkComplete => self.work_complete(first, second, workload, turn, outbox),
             PacketType::WorkFail => self.work_fail(first, turn, outbox),
-            PacketType::WorkException => self.work_exception(first, second, turn, outbox),
+            PacketType::WorkException => self.work_exception(first, second, workload, turn, outbox),
 
             PacketType::SubmitJob => {
                 self.submit(NORMAL, SubmitMode::Foreground, arguments, workload, turn, outbox);
@@ -66,7 +67,7 @@ impl Session {
             PacketType::GetStatus => self.get_status(first, turn, outbox),
             PacketType::GetStatusUnique => get_status_unique(first, turn, outbox),
 
-            PacketType::EchoReq => echo(first, outbox),
+            PacketType::EchoReq => echo(first, workload, turn, outbox),
             PacketType::OptionReq => self.option(first, outbox),
 
             // No server has ever implemented SUBMIT_JOB_SCHED and ALL_YOURS. Only servers send the
@@ -98,7 +99,11 @@ impl Session {
     }
 }
 
-fn echo(data: &[u8], outbox: &mut Outbox) {
-    outbox.reply(AT_ONCE, &Header::reply(PacketType::EchoRes, data.len()));
-    outbox.reply(AT_ONCE, data);
+/// Sends the data back. Data that is `large` is not in `data`, and the reply shares it.
+fn echo(data: &[u8], large: Option<Body>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    if let Some(large) = large {
+        return reply::send_data(outbox, AT_ONCE, PacketType::EchoRes, &[], &large.into());
+    }
+    turn.count_work(data.len() / UNIT_BODY_BYTES);
+    reply::send(outbox, AT_ONCE, PacketType::EchoRes, &[data]);
 }

@@ -209,6 +209,20 @@ impl Header {
             )
     }
 
+    /// Whether the server passes the last argument on: as the workload of a job, as news of a job, or
+    /// back to the client.
+    pub(crate) fn passes_data_on(self) -> bool {
+        let is_passed_on = matches!(
+            self.kind,
+            PacketType::WorkData
+                | PacketType::WorkWarning
+                | PacketType::WorkComplete
+                | PacketType::WorkException
+                | PacketType::EchoReq
+        );
+        self.is_submit() || self.is_request && is_passed_on
+    }
+
     /// Length of the whole packet in bytes.
     pub(crate) fn packet_bytes(self) -> usize {
         HEADER_BYTES + self.body_bytes as usize

@@ -112,10 +112,10 @@ struct RefusedSubmit {
 }
 
 impl LongPacket {
-    /// Notes where the last argument begins. In a submit, it is the workload: the buffer must know, so
-    /// that the job keeps its memory if it is large.
+    /// Notes where the last argument begins. If the server passes it on, the buffer must know, so that
+    /// the job, the news or the reply keeps its memory if it is large.
     fn note_last_argument(&mut self, start: usize) {
-        if self.header.is_submit() && self.body.lacks_beginning() {
+        if self.header.passes_data_on() && self.body.lacks_beginning() {
             self.body.set_beginning(start);
         }
     }

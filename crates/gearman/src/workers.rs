@@ -1,5 +1,6 @@
 //! Requests of workers: register functions, take a job, report its outcome.
 
+use broker::limits::UNIT_BODY_BYTES;
 use broker::{Answer, Assignment, Body, JobId, Need, News, Outbox, Refusal, Turn};
 
 use crate::handle::HANDLE_BYTES_MAX;
@@ -94,11 +95,12 @@ impl Session {
         &mut self,
         handle: &[u8],
         data: &[u8],
+        large: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        let news = News::Data(Body::from(data));
         self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| {
+            let news = News::Data(body_of(data, large, turn));
             turn.caller(self.id).report(id, &news)
         });
     }
@@ -107,11 +109,12 @@ impl Session {
         &mut self,
         handle: &[u8],
         data: &[u8],
+        large: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        let news = News::Warning(Body::from(data));
         self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| {
+            let news = News::Warning(body_of(data, large, turn));
             turn.caller(self.id).report(id, &news)
         });
     }
@@ -137,11 +140,12 @@ impl Session {
         &mut self,
         handle: &[u8],
         result: &[u8],
+        large: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        let news = News::Complete(Body::from(result));
         self.for_job(handle, reply::NO_JOB_FOR_RESULT, outbox, |id| {
+            let news = News::Complete(body_of(result, large, turn));
             turn.caller(self.id).complete(id, &news)
         });
     }
@@ -160,11 +164,12 @@ impl Session {
         &mut self,
         handle: &[u8],
         data: &[u8],
+        large: Option<Body>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        let news = News::Exception(Body::from(data));
         self.for_job(handle, reply::NO_JOB_FOR_EXCEPTION, outbox, |id| {
+            let news = News::Exception(body_of(data, large, turn));
             turn.caller(self.id).fail(id, &news)
         });
     }
@@ -189,4 +194,13 @@ impl Session {
             Err(Refusal::LogFull) => reply::fail(outbox, after, reply::QUEUE_ERROR),
         }
     }
+}
+
+/// The last argument of a packet as a body. If it is `large`, it is not in `data`, and nothing copies
+/// it. Otherwise the copy counts as work.
+fn body_of(data: &[u8], large: Option<Body>, turn: &mut Turn<'_>) -> Body {
+    large.unwrap_or_else(|| {
+        turn.count_work(data.len() / UNIT_BODY_BYTES);
+        Body::from(data)
+    })
 }

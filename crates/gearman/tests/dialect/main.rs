@@ -9,6 +9,7 @@ mod durable;
 mod endings;
 mod fragments;
 mod http;
+mod large;
 mod listings;
 mod options;
 mod packets;
