@@ -57,13 +57,12 @@ fn number(place: u32, session: &Session) -> SessionId {
 
 /// The bytes of a session in the memory account.
 fn bytes_of(session: &Session) -> u64 {
-    let joins: u64 = session.watching().values().map(|count| u64::from(*count)).sum();
     let registrations = session.worker().map_or(0, Worker::len);
     SESSION_BYTES
         + allocated_bytes(session.peer().len())
         + session.other_names().map_or(0, OtherNames::bytes)
         + session.watched().len() as u64 * WATCH_BYTES
-        + joins * JOIN_BYTES
+        + session.joins() * JOIN_BYTES
         + registrations as u64 * REGISTRATION_BYTES
 }
 

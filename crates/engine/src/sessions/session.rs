@@ -42,6 +42,9 @@ pub(crate) struct Session {
     /// Unfinished jobs whose outcome the session waits for. The value is the number of the
     /// session's attachments to the job.
     watching: BTreeMap<JobId, u32>,
+    /// The sum of the values of `watching`. The memory account needs it at the end of the session,
+    /// which must not walk all jobs in one step.
+    joins: u64,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
     /// `None`: the session has used no other names than those of its queues.
@@ -129,6 +132,7 @@ impl Session {
             waiting: None,
             return_order,
             watching: BTreeMap::new(),
+            joins: 0,
             worker: None,
             reader: None,
             other_names: None,
@@ -338,12 +342,20 @@ impl Session {
         &self.watching
     }
 
+    /// The number of the session's attachments to all jobs.
+    pub(super) fn joins(&self) -> u64 {
+        self.joins
+    }
+
     pub(super) fn join(&mut self, job: JobId) {
         *self.watching.entry(job).or_default() += 1;
+        self.joins += 1;
     }
 
     pub(super) fn part(&mut self, job: JobId) -> u32 {
-        self.watching.remove(&job).unwrap_or(0)
+        let count = self.watching.remove(&job).unwrap_or(0);
+        self.joins -= u64::from(count);
+        count
     }
 
     // --- Work ---
@@ -367,8 +379,10 @@ impl Session {
         ClosedSession { watching, leases, watched, peer }
     }
 
-    /// Panics if the lists of held jobs disagree.
+    /// Panics if the lists of held jobs disagree, or if the count of attachments is wrong.
     pub(super) fn check_invariants(&self) {
+        let joins: u64 = self.watching.values().map(|count| u64::from(*count)).sum();
+        assert_eq!(joins, self.joins, "attachments to jobs");
         let leases = self.leases.iter().map(|((_, lease), slot)| (LeaseId(lease), JobSlot(slot)));
         let leases: BTreeMap<LeaseId, JobSlot> = leases.collect();
         assert_eq!(leases.len(), self.leases.len(), "a lease has one deadline");

@@ -91,6 +91,24 @@ fn watches_joins_and_registrations_are_charged_once() {
 }
 
 #[test]
+fn attachments_to_several_jobs_are_counted() {
+    let mut sessions = Sessions::new(1);
+    let session = open(&mut sessions);
+    for (job, joins) in [(4, 1), (5, 2), (4, 3), (6, 4)] {
+        sessions.join(session, JobId(job));
+        sessions.check_invariants();
+        assert_eq!(sessions[session].joins(), joins);
+    }
+    for (job, joins) in [(4, 2), (4, 2), (7, 2), (5, 1)] {
+        sessions.part(session, JobId(job));
+        sessions.check_invariants();
+        assert_eq!(sessions[session].joins(), joins);
+    }
+    sessions.remove(session);
+    assert_eq!(sessions.bytes(), 0, "the end also gives back what is left");
+}
+
+#[test]
 fn the_newest_registration_is_tried_first_until_it_is_moved_to_the_end() {
     let mut sessions = Sessions::new(1);
     let session = open(&mut sessions);
