@@ -139,6 +139,47 @@ fn a_put_counts_each_queue_that_it_goes_to() {
 }
 
 #[test]
+fn a_put_to_many_queues_serves_their_waiters_in_slices() {
+    const LINES: u32 = 2 * SLICE_UNITS;
+    let mut world = World::new();
+    for number in 0..256 {
+        world.get(&format!("p+{number}"));
+    }
+    let mut waiters = Vec::new();
+    for number in 0..10 {
+        let waiter = world.open();
+        world.watch_many(waiter, LINES);
+        world.engine.watch(waiter, format!("p+{number}").as_bytes());
+        let take =
+            world.engine.take(waiter, Choice::Watched, Patience::Endless, &mut world.effects);
+        assert!(matches!(take, Take::Waiting));
+        waiters.push(waiter);
+    }
+    // A slice can end with one wait, and that wait leaves all its lines.
+    let most = SLICE + u64::from(LINES) + FEW;
+    let cost = world.cost(|engine, fx| {
+        engine.add(None, b"p", b"1"[..].into(), None, fx).expect("there is room");
+    });
+    assert!(cost <= most, "{cost}");
+    world.engine.check_invariants();
+    assert_eq!(world.effects.events.len(), 1, "the slice is spent");
+    // Another session does not overtake those who wait.
+    for number in 0..10 {
+        assert_eq!(world.get(&format!("p+{number}")), None);
+    }
+    world.engine.set_time(Millis(START.0 + limits::SERVING_REST_MS));
+    let mut more = true;
+    while more {
+        let cost = world.cost(|engine, fx| more = engine.advance(fx));
+        assert!(cost <= most, "{cost}");
+        world.engine.check_invariants();
+    }
+    let mut served: Vec<_> = world.events().into_iter().map(|(session, _)| session).collect();
+    served.sort_unstable();
+    assert_eq!(served, waiters);
+}
+
+#[test]
 fn a_large_body_counts_for_more_than_a_small_one() {
     let mut world = World::new();
     let client = world.open();

@@ -305,7 +305,11 @@ impl Engine {
             [..] => effects.records.push(Record::PutMany(logged)),
         }
         for slot in slots {
-            self.list_new_job(slot, effects);
+            // The end of one wait can cost thousands of units, and a put can end one wait in each
+            // queue. So the queues' timers end the other waits.
+            if !self.leave_to_timer(slot) {
+                self.list_new_job(slot, effects);
+            }
         }
         for queue in route.seen {
             self.queues[queue].release();

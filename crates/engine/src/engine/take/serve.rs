@@ -60,6 +60,29 @@ impl Engine {
         }
     }
 
+    /// If the slice of work is spent and a session waits for this new job, adds the job to its list,
+    /// and leaves the session to the queue's timer. Otherwise does nothing, and returns false. With
+    /// lanes, `serve_waiters` looks at the slice itself.
+    pub(in crate::engine) fn leave_to_timer(&mut self, slot: JobSlot) -> bool {
+        if !self.meter.request_is_spent() {
+            return false;
+        }
+        let job = &self.jobs[slot];
+        let id = job.queue();
+        let queue = &self.queues[id];
+        let is_awaited = job.state() == State::Ready
+            && !queue.waiters().is_empty()
+            && self.lanes(queue).is_none()
+            && self.shut(queue, Asker::Line).is_none()
+            && !queue.head_is_cold()
+            && (queue.extension().is_none() || !self.is_expired(slot));
+        if is_awaited {
+            self.add_to_list(slot);
+            self.rest_from_serving(id);
+        }
+        is_awaited
+    }
+
     /// Gives a job to a waiting session, and ends the wait. The job must be in no list, unless the
     /// session only peeks. Returns false if it only peeked.
     fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
