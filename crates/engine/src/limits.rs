@@ -27,8 +27,9 @@ pub const SHORT_SLICE_DIVISOR: u32 = 3;
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 
 /// Maximum units of work that an indivisible step can cost beyond a slice. There are two such
-/// steps. One is a put into a queue with the maximum number of children, each with waiters. The
-/// other is the end of a session's wait in all the queues that a session can watch.
+/// steps. One is a put into a queue with the maximum number of children, each of which wakes
+/// [`WOKEN_AT_ONCE_MIN`] workers. The other is the end of a session's wait in all the queues that a
+/// session can watch. Such a put can end one such wait.
 pub const INDIVISIBLE_UNITS_MAX: u64 = 30_000;
 
 /// This many bytes of a body count as one unit of work.
@@ -106,9 +107,13 @@ pub const SAME_KEY_MAX: usize = 1000;
 /// the same queue. The queue's policy sets the maximum.
 pub const SWEEP_REST_MS: u64 = 1000;
 
-/// Milliseconds until a queue continues to serve its waiters, if one slice could not serve all of
-/// them. A waiter takes a few units, so even with short slices a queue serves tens of thousands of
-/// waiters per second.
+/// A job that wakes workers wakes up to this many at once, even if the slice is spent. So the usual
+/// number of workers does not have to wait for a timer. The queue wakes more workers in slices.
+pub const WOKEN_AT_ONCE_MIN: usize = 64;
+
+/// Milliseconds until a queue continues to serve its waiters or to wake its workers, if one slice
+/// was not enough for all of them. A waiter takes a few units, so even with short slices a queue
+/// serves tens of thousands of waiters per second.
 pub const SERVING_REST_MS: u64 = 1;
 
 /// Milliseconds until the engine checks again whether its chores may continue.

@@ -278,7 +278,7 @@ impl Engine {
     /// Ends the load of a block that the owner cannot read. The queue continues without its jobs.
     pub fn end_failed_load(&mut self, queue: QueueId, effects: &mut Effects) {
         // A sleeper waits for the head of one of its queues only. It must look for another job.
-        self.wake_sleepers(queue, u64::MAX, effects);
+        self.wake_all_sleepers(queue, effects);
         self.end_load(queue, effects, &mut |_| {});
     }
 

@@ -58,8 +58,8 @@ impl Pause {
 pub(crate) enum PauseReason {
     /// A client requested a pause of this length.
     Requested { seconds: u32 },
-    /// One slice of work could not serve all waiters. At the end of the pause, the queue continues
-    /// to serve them. Meanwhile the waiters come first: other sessions get a job only if there are
+    /// One slice of work could not serve all waiters, or wake all sleepers. At the end of the pause,
+    /// the queue continues. Meanwhile the waiters come first: other sessions get a job only if there are
     /// more ready jobs than waiters.
     Serving,
 }

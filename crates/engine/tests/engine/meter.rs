@@ -337,6 +337,90 @@ fn sessions_that_hold_and_watch_much_leave_in_slices() {
     assert!(world.engine.queue_id(b"q8").is_none(), "no session watches it any more");
 }
 
+/// Makes this many workers of the queue `f`, which sleep.
+fn sleepers(world: &mut World, count: u32) -> Vec<SessionId> {
+    let mut workers = Vec::new();
+    for _ in 0..count {
+        let worker = world.engine.open_session(0, ReturnOrder::ToTail);
+        world.engine.register(worker, b"f", None, &mut world.effects);
+        assert!(world.engine.sleep(worker));
+        workers.push(worker);
+    }
+    workers
+}
+
+/// Submits a job to the queue `f`, within a slice. Returns the workers that this wakes.
+fn submit_and_wake(world: &mut World, client: SessionId) -> Vec<SessionId> {
+    let cost = world.cost(|engine, fx| {
+        engine.submit(client, b"f", foreground(b""), fx).expect("no limit is set");
+    });
+    assert!(cost <= SLICE + FEW, "{cost}");
+    world.engine.check_invariants();
+    woken(world)
+}
+
+fn woken(world: &mut World) -> Vec<SessionId> {
+    let events = world.events().into_iter();
+    events.filter(|(_, what)| what == "work to do").map(|(who, _)| who).collect()
+}
+
+#[test]
+fn a_job_wakes_many_workers_in_slices() {
+    for wake_max in [0, 3 * SLICE_UNITS] {
+        let mut world = World::new();
+        let client = world.open();
+        let workers = sleepers(&mut world, 3 * SLICE_UNITS);
+        world.engine.set_wake_max(wake_max);
+        let mut all = submit_and_wake(&mut world, client);
+        while all.len() < workers.len() {
+            let now = Millis(world.engine.now().0 + limits::SERVING_REST_MS);
+            world.engine.set_time(now);
+            slices_until_idle(&mut world);
+            let more = woken(&mut world);
+            assert!((1..=SLICE_UNITS as usize).contains(&more.len()), "{}", more.len());
+            all.extend(more);
+        }
+        assert_eq!(all, workers, "in the order of their sleep");
+    }
+}
+
+#[test]
+fn the_other_workers_sleep_on_if_the_first_ones_take_the_job() {
+    let mut world = World::new();
+    let client = world.open();
+    let workers = sleepers(&mut world, 2 * SLICE_UNITS);
+    let first = submit_and_wake(&mut world, client).len();
+    assert!((1..workers.len()).contains(&first), "{first}");
+    let grab = |world: &mut World, worker| {
+        world.act(|engine, fx| grab(engine, worker, GrabOrder::NewestFirst, fx)).is_some()
+    };
+    assert!(grab(&mut world, workers[1]), "the rest of the queue holds up no worker");
+    world.pass(limits::SERVING_REST_MS);
+    assert_eq!(woken(&mut world), []);
+    // A job that comes during the next rest wakes workers, too.
+    let second = submit_and_wake(&mut world, client);
+    assert_eq!(second[0], workers[first]);
+    assert!(first + second.len() < workers.len());
+    assert_eq!(submit_and_wake(&mut world, client), []);
+    assert!(grab(&mut world, workers[first]));
+    world.pass(limits::SERVING_REST_MS);
+    assert_eq!(woken(&mut world).last(), workers.last());
+}
+
+#[test]
+fn a_few_workers_wake_at_once_although_the_slice_is_spent() {
+    let mut world = World::new();
+    let client = world.open();
+    let workers = sleepers(&mut world, limits::WOKEN_AT_ONCE_MIN as u32);
+    let large =
+        Submit { body: Body::from(vec![0; SLICE_UNITS as usize * 4096]), ..foreground(b"") };
+    let cost = world.cost(|engine, fx| {
+        engine.submit(client, b"f", large, fx).expect("no limit is set");
+    });
+    assert!(cost > SLICE, "{cost}");
+    assert_eq!(woken(&mut world), workers);
+}
+
 #[test]
 fn registrations_are_taken_back_a_slice_at_a_time() {
     let mut world = World::new();

@@ -137,8 +137,9 @@ impl Engine {
         matches!(waiting, Some(Waiting::Item { how: ReadMode::Peek, .. }))
     }
 
-    /// Pauses a queue with more waiters than one slice of work can serve.
-    fn rest_from_serving(&mut self, id: QueueId) {
+    /// Pauses a queue with more waiters than one slice of work can serve, or with more sleepers than
+    /// it can wake.
+    pub(super) fn rest_from_serving(&mut self, id: QueueId) {
         let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
         self.queues[id].set_pause(Some(Pause { until, reason: PauseReason::Serving }));
         self.arm_queue(id);

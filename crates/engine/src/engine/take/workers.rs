@@ -13,6 +13,7 @@ use crate::effects::{Effects, Event};
 use crate::engine::Engine;
 use crate::ids::{QueueId, SessionId};
 use crate::jobs::{Job, Lease};
+use crate::limits::WOKEN_AT_ONCE_MIN;
 use crate::sessions::{NEVER, Registration, RemovedName, Session, Sessions, Worker};
 
 /// Minimum time limit of a registration (spec gearman 4.8).
@@ -211,6 +212,10 @@ impl Engine {
     /// Each job wakes at most the number of sleepers that [`Engine::set_wake_max`] has set. The
     /// list can also have workers that another queue has woken. The engine removes such workers
     /// from the list, but does not count them.
+    ///
+    /// If the slice of work is spent and sleepers are left, the queue rests, and its timer wakes
+    /// them if a job is still ready then. For this, the timer counts all ready jobs. So these jobs
+    /// can wake more sleepers than usual, but no job is left without a worker.
     pub(in crate::engine) fn wake_sleepers(
         &mut self,
         queue: QueueId,
@@ -218,17 +223,35 @@ impl Engine {
         effects: &mut Effects,
     ) {
         let wake_max = u64::from(self.wake_max).saturating_mul(jobs);
-        let mut woken = 0;
+        let (mut woken, mut removed) = (0, 0);
         while self.wake_max == 0 || woken < wake_max {
-            let Some(place) = self.queues[queue].pop_sleeper() else { return };
-            self.meter.count(1);
-            let session = self.sessions.at(place);
-            let worker = self.sessions[session].worker_mut().expect("sleepers are workers");
-            if worker.unlist(queue) {
-                woken += 1;
-                effects.events.push((session, Event::WorkToDo));
+            let is_left = !self.queues[queue].sleepers().is_empty();
+            if is_left && removed >= WOKEN_AT_ONCE_MIN && self.meter.request_is_spent() {
+                return self.rest_from_serving(queue);
             }
+            let Some(slept) = self.wake_first(queue, effects) else { return };
+            removed += 1;
+            woken += u64::from(slept);
         }
+    }
+
+    /// Wakes all sleepers of a queue in one step, even if the queue has no job for them.
+    pub(in crate::engine) fn wake_all_sleepers(&mut self, queue: QueueId, effects: &mut Effects) {
+        while self.wake_first(queue, effects).is_some() {}
+    }
+
+    /// Removes the first worker from a queue's list of sleepers, and wakes it. Returns whether it
+    /// was asleep. `None`: the list is empty.
+    fn wake_first(&mut self, queue: QueueId, effects: &mut Effects) -> Option<bool> {
+        let place = self.queues[queue].pop_sleeper()?;
+        self.meter.count(1);
+        let session = self.sessions.at(place);
+        let worker = self.sessions[session].worker_mut().expect("sleepers are workers");
+        let slept = worker.unlist(queue);
+        if slept {
+            effects.events.push((session, Event::WorkToDo));
+        }
+        Some(slept)
     }
 
     /// Wakes other sleepers of a queue, because an awake worker has left the queue or got a job of
