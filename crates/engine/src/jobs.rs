@@ -181,11 +181,14 @@ impl Jobs {
     /// Adds a job. Its number must come from [`Jobs::deal_id`], or [`Jobs::use_numbers`] must have
     /// marked it as used.
     #[inline]
-    pub(crate) fn insert(&mut self, job: Job) -> JobSlot {
+    pub(crate) fn insert(&mut self, mut job: Job) -> JobSlot {
         let (id, is_submitted) = (job.id(), job.is_submitted());
         self.counts.add(job.counted());
         self.unlogged += u64::from(job.is_unlogged());
         self.expiring += u64::from(job.expires().is_some());
+        if is_submitted {
+            self.keys.hash_body(&mut job);
+        }
         if job.state() != State::Buried {
             self.keys.insert(&job);
         }
@@ -333,7 +336,9 @@ impl Jobs {
         let was_evictable = bytes::evictable(&self[slot]);
         self[slot].set_unique(unique);
         self.resident = self.resident + bytes::evictable(&self[slot]) - was_evictable;
-        self.keys.insert(self.slab.get(slot.0).expect("it was just there"));
+        let job = self.slab.get_mut(slot.0).expect("it was just there");
+        self.keys.hash_body(job);
+        self.keys.insert(job);
         self.recharge(slot);
     }
 
@@ -662,6 +667,7 @@ impl Jobs {
                 assert_eq!(is_found, job.state() != State::Buried, "the key of job {id}");
                 keyed += u64::from(is_found);
             }
+            assert!(self.keys.has_right_hash(job), "the hash of the body of job {id}");
             letters += u64::from(job.death().is_some());
             if let Some(place) = dead::place(job) {
                 assert!(self.dead.has(&place), "dead letter {id} is in the index");

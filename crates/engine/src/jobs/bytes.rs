@@ -62,7 +62,8 @@ pub(super) fn extra_units(job: &Job) -> u16 {
     let mut bytes = size_of::<JobExtension>() as u64;
     if let Some(outcome) = &extension.outcome {
         bytes += allocated_bytes(size_of::<Outcome>()) + SUBMITTED_BYTES;
-        bytes += allocated_bytes(outcome.unique.len()) + allocated_bytes(outcome.reducer.len());
+        bytes +=
+            allocated_bytes(outcome.unique.heap_len()) + allocated_bytes(outcome.reducer.len());
         if let Some(death) = &outcome.death {
             bytes += allocated_bytes(size_of::<Death>()) + DEAD_BYTES;
             let texts = [&death.origin, &death.worker, &death.error];

@@ -7,7 +7,7 @@ use super::counts::CountedJob;
 use super::dead::Death;
 use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, PutKeys, State, Tags};
-use super::keys::is_body_key;
+use super::keys::Unique;
 use crate::crons::Fired;
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
 
@@ -62,7 +62,7 @@ pub(super) struct Outcome {
     /// See [`JobFacts::attempts`].
     attempts: u32,
     pub(super) death: Option<Box<Death>>,
-    pub(super) unique: Box<[u8]>,
+    pub(super) unique: Unique,
     pub(super) reducer: Box<[u8]>,
     /// Sessions that wait for the outcome. A session is in the list once per attachment.
     watchers: Vec<SessionId>,
@@ -75,7 +75,7 @@ impl Outcome {
     /// of dead letters.
     pub(super) fn is_bare(&self) -> bool {
         let has_progress = (self.numerator, self.denominator) != (0, 0);
-        let stays = self.death.is_some() || is_body_key(&self.unique);
+        let stays = self.death.is_some() || matches!(self.unique, Unique::Body(_));
         self.watchers.is_empty() && !has_progress && !stays
     }
 }
@@ -142,7 +142,7 @@ impl Job {
         body: JobBody,
     ) -> Self {
         let mut outcome = tags.map(|Tags { unique, reducer }| {
-            let (unique, reducer) = (unique.into(), reducer.into());
+            let (unique, reducer) = (Unique::new(unique), reducer.into());
             Box::new(Outcome { submitted: true, unique, reducer, ..Outcome::default() })
         });
         if facts.attempts > 0 {
@@ -309,7 +309,7 @@ impl Job {
 
     pub(crate) fn tags(&self) -> Option<Tags<'_>> {
         let outcome = self.outcome().filter(|outcome| outcome.submitted)?;
-        Some(Tags { unique: &outcome.unique, reducer: &outcome.reducer })
+        Some(Tags { unique: outcome.unique.as_bytes(), reducer: &outcome.reducer })
     }
 
     pub(crate) fn is_submitted(&self) -> bool {
@@ -323,7 +323,15 @@ impl Job {
     }
 
     pub(crate) fn unique(&self) -> &[u8] {
-        self.outcome().map_or(&[], |outcome| &outcome.unique)
+        self.outcome().map_or(&[], |outcome| outcome.unique.as_bytes())
+    }
+
+    /// The hash of the body. `None`: the body is not the job's key.
+    pub(super) fn body_hash(&self) -> Option<u64> {
+        match &self.outcome()?.unique {
+            Unique::Bytes(_) => None,
+            Unique::Body(hash) => Some(*hash),
+        }
     }
 
     pub(crate) fn watchers(&self) -> &[SessionId] {
@@ -515,7 +523,12 @@ impl Job {
     }
 
     pub(super) fn set_unique(&mut self, unique: &[u8]) {
-        self.outcome_mut().unique = unique.into();
+        self.outcome_mut().unique = Unique::new(unique);
+    }
+
+    /// Sets the hash of the body, which is the job's key.
+    pub(super) fn set_body_hash(&mut self, hash: u64) {
+        self.outcome_mut().unique = Unique::Body(hash);
     }
 
     pub(super) fn set_death(&mut self, death: Option<Box<Death>>) {

@@ -14,6 +14,46 @@ use crate::ids::{JobId, QueueId};
 /// With this key, the body of the job is the key (spec gearman 4.6).
 const KEY_IS_BODY: &[u8] = b"-";
 
+/// The key of a submit, as a job stores it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Unique {
+    /// These bytes. Empty: the job has no key.
+    Bytes(Box<[u8]>),
+    /// `-`: the body is the key. The value is the hash of the body. A body can be long, so a burial
+    /// or a kick must not hash it again. The hash depends on the seed, so it is never in the log:
+    /// [`Keys::hash_body`] sets it.
+    Body(u64),
+}
+
+impl Unique {
+    /// Makes a key. If the key is `-`, the hash must follow.
+    pub(super) fn new(unique: &[u8]) -> Self {
+        if is_body_key(unique) { Self::Body(0) } else { Self::Bytes(unique.into()) }
+    }
+
+    /// The key, as the client sent it.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Body(_) => KEY_IS_BODY,
+        }
+    }
+
+    /// The number of bytes that the key has outside of this value.
+    pub(super) fn heap_len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Body(_) => 0,
+        }
+    }
+}
+
+impl Default for Unique {
+    fn default() -> Self {
+        Self::Bytes(Box::default())
+    }
+}
+
 /// Jobs by the hash of their key, by their queue and by their number.
 #[derive(Debug)]
 pub(super) struct Keys {
@@ -69,7 +109,22 @@ impl Keys {
     /// The entry of a job in the index. `None`: the job has no key.
     fn place(&self, job: &Job) -> Option<(u64, QueueId, JobId)> {
         let key = key(job.unique(), body_of(job))?;
-        Some((self.hash.of(key), job.queue(), job.id()))
+        let hash = job.body_hash().unwrap_or_else(|| self.hash.of(key));
+        Some((hash, job.queue(), job.id()))
+    }
+
+    /// Stores the hash of the body in the job, if the body is the job's key. Such a job keeps its
+    /// body. The caller inserts the job next.
+    pub(super) fn hash_body(&self, job: &mut Job) {
+        if needs_body(job) {
+            let hash = self.hash.of(body_of(job));
+            job.set_body_hash(hash);
+        }
+    }
+
+    /// Whether the job has the right hash of its body, if it has one.
+    pub(super) fn has_right_hash(&self, job: &Job) -> bool {
+        job.body_hash().is_none_or(|hash| hash == self.hash.of(body_of(job)))
     }
 
     /// Whether the index has the job. `None`: the job has no key.

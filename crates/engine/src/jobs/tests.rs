@@ -103,6 +103,47 @@ fn a_body_as_the_key_joins_equal_bodies_only() {
 }
 
 #[test]
+fn a_body_that_is_a_key_is_hashed_only_when_the_job_gets_the_key() {
+    let mut jobs = jobs();
+    let slot = put(&mut jobs, NOW);
+    jobs.set_unique(slot, b"-");
+    assert_eq!(jobs.keys.len(), 1);
+    // No request changes such a body. But with another body, a new hash would not find the entry.
+    jobs.replace_body(slot, b"other"[..].into());
+    jobs.deal_buried_order(slot);
+    jobs.set_state(slot, State::Buried);
+    assert_eq!(jobs.keys.len(), 0, "the entry of the first body is found");
+    jobs.set_state(slot, State::Ready);
+    jobs.replace_body(slot, b"body"[..].into());
+    jobs.check_invariants();
+    assert!(jobs.with_key_in(QUEUE, b"-", b"body").eq([(JobId(1), Some(slot))]));
+    jobs.set_queue(slot, QueueId(3), NOW);
+    jobs.remove(slot);
+    assert_eq!((jobs.keys.len(), jobs.bytes()), (0, 0));
+}
+
+#[test]
+fn a_job_of_the_log_whose_body_is_its_key_is_found() {
+    let mut jobs = jobs();
+    let draft = Draft { reducer: Some(Box::default()), ..draft() };
+    let id = jobs.deal_id();
+    let put = Job::new((id, QUEUE, JobKind::Logged), NOW, (NOW, None), draft);
+    for state in [State::Ready, State::Buried] {
+        let facts = put.facts(None, PutKeys::default(), None);
+        let tags = Some(Tags { unique: b"-", reducer: b"" });
+        let job = Job::restored(QUEUE, &facts, state, (NOW, None), tags, put.body());
+        let slot = jobs.insert(job);
+        jobs.check_invariants();
+        if state == State::Buried {
+            assert!(!jobs.with_key_in(QUEUE, b"-", b"body").any(|(id, _)| id == JobId(1)));
+            jobs.set_state(slot, State::Ready);
+        }
+        assert!(jobs.with_key_in(QUEUE, b"-", b"body").eq([(JobId(1), Some(slot))]));
+        jobs.remove(slot);
+    }
+}
+
+#[test]
 fn the_key_of_a_cold_job_stays_in_the_index() {
     let mut jobs = jobs();
     let slot = put(&mut jobs, NOW);

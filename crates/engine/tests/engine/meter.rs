@@ -191,6 +191,23 @@ fn a_large_body_counts_for_more_than_a_small_one() {
 }
 
 #[test]
+fn a_submit_counts_a_body_that_is_its_key_also_if_it_joins() {
+    let mut world = World::new();
+    let client = world.open();
+    let body = Body::from(vec![7; 1 << 20]);
+    for (unique, new, joined) in [(&b"-"[..], 512, 256), (&b"key"[..], 256, 0)] {
+        let submit = Submit { body: body.clone(), ..foreground(unique) };
+        for least in [new, joined] {
+            let cost = world.cost(|engine, fx| {
+                engine.submit(client, b"f", submit.clone(), fx).expect("there is room");
+            });
+            assert!((least..=least + FEW).contains(&cost), "{cost}");
+        }
+    }
+    assert_eq!(world.engine.totals().ready, 2);
+}
+
+#[test]
 fn a_key_that_is_in_many_queues_is_looked_up_in_some() {
     let mut world = World::new();
     let client = world.open();

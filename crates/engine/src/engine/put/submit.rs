@@ -8,7 +8,7 @@ use crate::engine::put::Offer;
 use crate::engine::put::route::{Refused, Route};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Band, Body, Draft, JobKind, State, is_body_key};
-use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
+use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, UNIT_BODY_BYTES, WATCHERS_MAX};
 use crate::policy::{PRIORITY_DEFAULT, Unsent};
 use crate::wall::When;
 
@@ -234,6 +234,10 @@ impl Engine {
         unique: &[u8],
         body: &[u8],
     ) -> Option<JobSlot> {
+        if is_body_key(unique) {
+            // The search hashes the body, and compares it with the body of the job that it finds.
+            self.meter.count(body.len() / UNIT_BODY_BYTES);
+        }
         let mut found = self.unique_in(queue, unique, body).filter_map(|(_, slot)| slot);
         found.find(|slot| self.can_join(*slot, unique, body))
     }
