@@ -167,6 +167,7 @@ fn a_connection_watches_a_bounded_number_of_tubes() {
     check(&mut world, a, "watch t2\r\nuse t2\r\n", "OUT_OF_MEMORY\r\nUSING t2\r\n");
     // The server serves other clients between commands that check many queues, even after a client
     // has closed its sending side.
+    check(&mut world, a, &"watch t2\r\n".repeat(50), &"OUT_OF_MEMORY\r\n".repeat(50));
     let many = "reserve-with-timeout 0\r\n".repeat(50);
     check(&mut world, a, &many, &"TIMED_OUT\r\n".repeat(50));
     check(&mut world, a, &format!("reserve\r\n{many}"), "");

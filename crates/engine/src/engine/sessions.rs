@@ -240,6 +240,8 @@ impl Engine {
 
     /// Whether this session watches a queue by this name.
     pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
+        // The owner asks this before it refuses a `watch`, which then counts nothing else.
+        self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
         self.watched_as(session, name).is_some()
     }
 

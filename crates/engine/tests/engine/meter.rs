@@ -323,6 +323,18 @@ fn the_end_of_a_wait_counts_every_line_that_it_leaves() {
 }
 
 #[test]
+fn a_search_among_the_watched_queues_counts_even_if_it_finds_nothing() {
+    let mut world = World::new();
+    let session = world.open();
+    world.watch_many(session, 10_000);
+    let least = 10_000 / limits::UNIT_COMPARISONS as u64;
+    for (name, is_watched) in [(&b"q9999"[..], true), (&b"other"[..], false)] {
+        let cost = world.cost(|engine, _| assert_eq!(engine.watches(session, name), is_watched));
+        assert!((least..=least + FEW).contains(&cost), "{cost}");
+    }
+}
+
+#[test]
 fn sessions_that_hold_and_watch_much_leave_in_slices() {
     let mut world = World::new();
     let (client, worker) = (world.open(), world.engine.open_session(0, ReturnOrder::ToTail));
