@@ -29,7 +29,8 @@ pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 /// Maximum units of work that an indivisible step can cost beyond a slice. There are two such
 /// steps. One is a put into a queue with the maximum number of children, each of which wakes
 /// [`WOKEN_AT_ONCE_MIN`] workers. The other is the end of a session's wait in all the queues that a
-/// session can watch. Such a put can end one such wait.
+/// session can watch. Such a put can end one such wait. Long bodies come on top, and so do long names
+/// if the rules have many patterns.
 pub const INDIVISIBLE_UNITS_MAX: u64 = 30_000;
 
 /// This many bytes of a body count as one unit of work.
@@ -37,6 +38,10 @@ pub const UNIT_BODY_BYTES: usize = 4096;
 
 /// This many cheap comparisons in a loop count as one unit of work.
 pub const UNIT_COMPARISONS: usize = 64;
+
+/// This many steps in the search for the rules of a name count as one unit of work. A step compares a
+/// byte of a pattern with a byte of the name.
+pub const UNIT_PATTERN_STEPS: usize = 512;
 
 /// Maximum number of expired jobs that a put ends at the head of a queue. It is also the maximum
 /// number of jobs that a put drops to make room. So a put does little extra work. Timers end the

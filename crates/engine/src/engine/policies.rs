@@ -31,6 +31,7 @@ impl Engine {
             // The queue becomes a child now. `link_child` calls this function again.
             return self.link_child(id);
         }
+        self.meter.count(self.rules.search_units(name));
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
         if queue.extension().is_some() || policy != Policy::default() {
             let waits = queue.cold().is_some() && policy.waits_for_jobs();
@@ -168,6 +169,7 @@ impl Engine {
             return self.policy_of(id).map_or_else(Cow::default, Cow::Borrowed);
         }
         let name = &*self.real_name(name);
+        self.meter.count(self.rules.search_units(name));
         Cow::Owned(self.rules.resolve(name, parent_of(name)))
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{Engine, NotFound};
 use crate::effects::{Effects, Record};
 use crate::ids::QueueId;
-use crate::limits::{QUEUE_NAME_BYTES_MAX, UNIT_COMPARISONS};
+use crate::limits::QUEUE_NAME_BYTES_MAX;
 use crate::queues::{Pause, PauseReason};
 use crate::timers::TimerKey;
 
@@ -74,7 +74,7 @@ impl Engine {
     /// The name of the queue that this name stands for.
     pub fn real_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
         if self.rules.have_same_as() {
-            self.meter.count(self.rules.rules().0.len() / UNIT_COMPARISONS);
+            self.meter.count(self.rules.search_units(name));
         }
         self.rules.real_name(name)
     }

@@ -4,12 +4,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::{Name, Policy, Rules, Setting, parent_name};
+use super::{Name, Pattern, Policy, Rules, Setting, parent_name};
+use crate::limits::UNIT_PATTERN_STEPS;
 
 /// The rules in force: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
     rules: Rules,
+    /// The steps of a match with all patterns: for every name, and per byte of the name.
+    pattern_steps: (usize, usize),
     /// The names of patterns without wildcards. If such a name has a `+`, the queue of this name is
     /// always a child.
     named: BTreeSet<Name>,
@@ -48,6 +51,17 @@ pub(crate) struct AliasCounts {
 impl InForce {
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// The units of work of a search for the rules of a name. Clients choose the name and its length, so
+    /// the number of rules alone does not say how long the search takes.
+    pub(crate) fn search_units(&self, name: &[u8]) -> usize {
+        let (fixed, per_byte) = self.pattern_steps;
+        // The search for a `+` reads the name, too.
+        let steps = fixed + (per_byte + 1) * name.len();
+        // For a child, the search also compares its parent, up to twice.
+        let names = if parent_name(name).is_some() { 3 } else { 1 };
+        names * steps / UNIT_PATTERN_STEPS
     }
 
     /// The policy of the queue of this name. `parent`: the parent of the queue, if the queue is a
@@ -140,6 +154,8 @@ impl InForce {
         self.has_durable_leases = rules.have_durable_leases();
         self.keeps_history = rules.keep_history();
         self.keeps_results = rules.keep_results();
+        let steps = rules.0.iter().flat_map(|rule| &rule.patterns).map(Pattern::steps);
+        self.pattern_steps = steps.fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
         self.named = rules.literal_names().map(Into::into).collect();
         self.rules = rules;
     }

@@ -183,8 +183,19 @@ fn matches_naively(pattern: &[u8], name: &[u8]) -> bool {
 
 #[test]
 fn a_hard_pattern_takes_no_longer_than_its_length_times_the_names() {
-    let pattern = ["a*".repeat(2000).as_bytes(), b"b"].concat();
+    let pattern = ["a*".repeat(2000).as_bytes(), b"b*"].concat();
     assert!(!Pattern::new(&pattern).matches(&b"a".repeat(8000)));
+}
+
+#[test]
+fn only_the_parts_between_two_stars_are_compared_at_each_place_of_a_name() {
+    let per_byte = |pattern: &[u8]| Pattern::new(pattern).steps().1;
+    for pattern in ["", "abc", "*", "abc*", "*abc", "a*bc"] {
+        assert_eq!(per_byte(pattern.as_bytes()), 0, "{pattern}");
+    }
+    for (pattern, steps) in [("**", 1), ("*abc*", 4), ("a*bc*d*efgh", 3), ("*a?c*", 4)] {
+        assert_eq!(per_byte(pattern.as_bytes()), steps, "{pattern}");
+    }
 }
 
 fn some_name() -> impl Strategy<Value = Name> {

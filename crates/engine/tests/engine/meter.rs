@@ -581,6 +581,29 @@ fn a_status_that_changes_back_during_that_blocks_all_queues() {
 }
 
 #[test]
+fn a_search_for_rules_counts_patterns_and_the_length_of_the_name() {
+    let long = b"-retr".repeat(1600);
+    for (pattern, of_long) in [("*-retry", 1..=2 * FEW), ("*-retry*!", 1000..=30_000)] {
+        let mut world = World::new();
+        world.policies(std::array::from_fn::<_, 100, _>(|number| {
+            let stands_for = Setting::SameAs(Some(b"real"[..].into()));
+            let (pattern, setting) = if number == 0 {
+                ("other", stands_for)
+            } else {
+                (pattern, Setting::JobsMax(Some(1)))
+            };
+            Rule::new([pattern], [setting])
+        }));
+        let cost = world.cost(|engine, _| assert_eq!(engine.queue_id(b"short"), None));
+        assert!(cost <= FEW, "{cost} for a short name");
+        let cost = world.cost(|engine, _| assert_eq!(engine.queue_id(&long), None));
+        assert!(of_long.contains(&cost), "{cost} for a long name");
+        let cost = world.cost(|engine, fx| engine.create_queue(&long, fx));
+        assert!(cost > *of_long.start(), "{cost} for a queue with a long name");
+    }
+}
+
+#[test]
 fn new_policies_come_to_many_queues_in_slices() {
     let mut world = World::new();
     let client = world.open();

@@ -3,7 +3,6 @@
 
 use crate::effects::Effects;
 use crate::engine::Engine;
-use crate::limits::UNIT_COMPARISONS;
 use crate::queues::Walk;
 use crate::timers::TimerKey;
 
@@ -42,7 +41,6 @@ impl Engine {
     pub(in crate::engine) fn walk_slice(&mut self, effects: &mut Effects) {
         let Some(mut walk) = self.walk.take() else { return };
         walk.timer = None;
-        let rules = if walk.resolves { self.rules.rules().0.len() } else { 0 };
         loop {
             let Some(id) = walk.next(&self.queues) else {
                 if walk.unblocks {
@@ -55,7 +53,7 @@ impl Engine {
                 self.walk = Some(walk);
                 return;
             }
-            self.meter.count(1 + rules / UNIT_COMPARISONS);
+            self.meter.count(1);
             let behind = walk.pass(self.queues[id].age_rank());
             if walk.unblocks {
                 self.server_status.unblock(Some(behind));
