@@ -27,7 +27,8 @@ pub const SHORT_SLICE_DIVISOR: u32 = 3;
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 
 /// Maximum units of work that an indivisible step can cost beyond a slice. There are two such
-/// steps. One is a put into a queue with the maximum number of children, each of which wakes
+/// steps for usual numbers of workers: only a block that cannot be read wakes all of them at once. One
+/// is a put into a queue with the maximum number of children, each of which wakes
 /// [`WOKEN_AT_ONCE_MIN`] workers. The other is the end of a session's wait in all the queues that a
 /// session can watch. Such a put can end one such wait. Long bodies come on top, and so do long names
 /// if the rules have many patterns.

@@ -210,7 +210,7 @@ impl Log {
         // See `Log::admits_accepted`: the smallest garbage that is worth a pass decides whether a follower
         // has room for what its leader has admitted.
         let must_go_on = self.wants_room.load(Ordering::Relaxed);
-        if must_go_on && !std::mem::replace(&mut cursor.had_to_go_on, must_go_on) {
+        if must_go_on && !cursor.had_to_go_on {
             // What earlier passes were worth says nothing: clients make no garbage while a change waits.
             cursor.passes = Passes::default();
         }

@@ -228,8 +228,8 @@ impl Node {
         let is_free = |former_ms: u64| now_ms >= former_ms + lease_ms + SILENCE_MS;
         let is_free = follow.former_ms.is_none_or(is_free);
         // An idle leader writes after a quarter of its lease (`lead.rs`). One that lives is seldom silent for
-        // twice as long, and a firewall may well refuse connections to it.
-        // As with silence, it has time for an append that waited for the stream.
+        // twice as long, and a firewall may well refuse connections to it. As with silence, it has time for an
+        // append that waited for the stream.
         let is_quiet = now_ms >= follow.heard_ms + lease_ms / 2;
         let is_confirmed = answers >= CONFIRMED_ANSWERS && now_ms >= since_ms + CONFIRMED_MS;
         let is_gone = follow.is_gone || follow.refuses && is_quiet && is_confirmed;

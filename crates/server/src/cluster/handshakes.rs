@@ -2,6 +2,8 @@
 //! open one. At the limit, one of them gives way to a new link, so that silent strangers cannot keep
 //! nodes out: a node shows its certificate within milliseconds, and needs its place no longer.
 //!
+//! An address is that of `Peer::counted_address`: a network of IPv6 counts as one.
+//!
 //! The oldest link of the address with the most of them gives way. So a stranger that connects very
 //! often closes its own links, not those of nodes at other addresses. An address has no fixed limit:
 //! a follower opens many links at once if many clients come, and several nodes can share an address.
