@@ -4,6 +4,7 @@
 mod brokers;
 mod cluster;
 pub(crate) mod fill;
+mod port;
 pub(crate) mod server;
 pub(crate) mod slow_sync;
 pub(crate) mod wire;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::server::free_address;
+use super::port::free_address;
 use super::wire::Wire;
 use crate::driver::amqp::{DECLARED, declare};
 use crate::driver::nats::stream_requests;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::server::{Programs, free_address};
+use super::port::free_address;
+use super::server::Programs;
 use super::wire::page;
 use crate::interrupt;
 

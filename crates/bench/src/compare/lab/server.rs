@@ -2,7 +2,7 @@
 //! and always ends all servers.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use anyhow::Context;
 use super::QUEUE;
 use super::brokers::{self, Names};
 use super::cluster::{self, Cluster};
+use super::port::free_address;
 use super::slow_sync::SlowSync;
 use super::wire::page;
 use crate::compare::measure::limits_for_each_key;
@@ -370,9 +371,4 @@ fn configuration(peer: Peer) -> Option<String> {
         Side::Limited => Some(limits_for_each_key()),
         Side::Beanstalk | Side::Gearman | Side::Memcache | Side::Watched | Side::Threads(_) => None,
     }
-}
-
-/// A loopback address with a free port.
-pub(super) fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
