@@ -3,8 +3,8 @@
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Body, Choice, Clearing, Effects, Engine, Event, GrabOrder, JobId, Kick, Millis, NewJob, News,
-    Patience, ReadMode, Refused, ReturnOrder, SessionId, Status, Submit, Take,
+    Body, Choice, Clearing, Effects, Engine, Event, GrabOrder, JobId, Kick, Millis, Need, NewJob,
+    News, Patience, ReadMode, Refused, ReturnOrder, SessionId, State, Status, Submit, Take,
 };
 
 use crate::world::{SLICE_UNITS, START, World, grab, read};
@@ -434,6 +434,21 @@ fn the_other_workers_sleep_on_if_the_first_ones_take_the_job() {
     assert!(grab(&mut world, workers[first]));
     world.pass(limits::SERVING_REST_MS);
     assert_eq!(woken(&mut world).last(), workers.last());
+}
+
+#[test]
+fn the_first_worker_gets_a_cold_job_although_others_still_sleep() {
+    let mut world = World::new();
+    let client = world.open();
+    let workers = sleepers(&mut world, 2 * SLICE_UNITS);
+    world.engine.begin_slice();
+    let background = Submit { foreground: false, ..foreground(b"") };
+    world.engine.submit(client, b"f", background, &mut world.effects).expect("no limit is set");
+    assert!((1..workers.len()).contains(&woken(&mut world).len()));
+    let slot = world.engine.slot(JobId(1)).expect("the job exists");
+    world.act(|engine, _| engine.cool(&[slot])).expect("the job can be cold");
+    let missing = world.engine.missing(workers[0], Need::Registered).expect("it gets the job");
+    assert_eq!(missing.state, State::Ready);
 }
 
 #[test]

@@ -112,8 +112,10 @@ impl Engine {
             if is_requested && (asker == Asker::Line || pause.until > self.now) {
                 return Some(Held::Paused);
             }
-            // The waiters come first, so a taker gets only what they leave.
-            if asker == Asker::Line || self.passable(queue) <= queue.waiters().len() as u64 {
+            // The waiters come first, so a taker gets only what they leave. Sleepers do not: the
+            // first taker gets the job.
+            let waiters = queue.waiters().len() as u64;
+            if asker == Asker::Line || (waiters > 0 && self.passable(queue) <= waiters) {
                 return Some(Held::Serving);
             }
         }
@@ -126,9 +128,11 @@ impl Engine {
             && matches!(self.next_of(queue, Asker::Taker), Ok(_) | Err(Held::Expired))
     }
 
-    /// Whether a queue could serve its waiters if its first job were in memory.
+    /// Whether a queue could serve its waiters if its first job were in memory. If it has no waiters:
+    /// whether it could serve a taker.
     pub(in crate::engine) fn may_serve_loaded(&self, queue: &Queue) -> bool {
-        queue.head_is_cold() && self.next_of(queue, Asker::Line) == Err(Held::Cold)
+        let asker = if queue.waiters().is_empty() { Asker::Taker } else { Asker::Line };
+        queue.head_is_cold() && self.next_of(queue, asker) == Err(Held::Cold)
     }
 
     /// The job that a take from this queue gets now.
