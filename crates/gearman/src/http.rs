@@ -7,7 +7,7 @@ use std::sync::Arc;
 use broker::limits::UNIT_BODY_BYTES;
 use broker::{
     Answer, Body, BodyBuffer, Dialect, Event, JobId, Millis, News, Outbox, Position, Progress,
-    SessionId, Submit, Turn,
+    PutRefusal, SessionId, Submit, Turn,
 };
 
 use origin::Gate;
@@ -44,7 +44,7 @@ enum Stage {
     Head,
     Body(Request, BodyBuffer),
     /// The request is complete. The job with its key is only in the log, and the broker loads it.
-    Loading(Request, Box<[u8]>),
+    Loading(Request, Body),
     /// The job is submitted, and the client waits for the outcome.
     Waiting(Waiting),
     /// The session is closed in the broker. The connection ignores all input, and sends no more
@@ -105,10 +105,15 @@ impl HttpSession {
         if request.body_bytes > self.body_bytes_max(&request) {
             return self.answer_plainly("413 Request Entity Too Large", turn, outbox);
         }
-        if request.asks_leave && request.body_bytes > 0 {
+        let body_bytes = request.body_bytes as usize;
+        if !turn.admits_body(body_bytes) {
+            let failure = not_submitted(PutRefusal::MemoryFull);
+            return self.refuse(request.method, Answer::at_once(failure), turn, outbox);
+        }
+        if request.asks_leave && body_bytes > 0 {
             outbox.reply(AT_ONCE, LEAVE);
         }
-        let buffer = BodyBuffer::new(request.body_bytes as usize);
+        let buffer = BodyBuffer::with_end(body_bytes, 0);
         self.stage = Stage::Body(request, buffer);
         self.read_body(&[], turn, outbox);
     }
@@ -123,11 +128,12 @@ impl HttpSession {
 
     fn read_body(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Stage::Body(_, buffer) = &mut self.stage else { return 0 };
-        let (count, body) = buffer.complete(bytes);
-        if let Some(body) = body
+        let (count, frame) = buffer.complete_frame(bytes);
+        if let Some(frame) = frame
             && let Stage::Body(request, _) = std::mem::replace(&mut self.stage, Stage::Head)
         {
-            self.submit_if_at_hand(request, &body, turn, outbox);
+            let (body, []) = frame.split_end();
+            self.submit_if_at_hand(request, body, turn, outbox);
         }
         count
     }
@@ -135,18 +141,18 @@ impl HttpSession {
     fn submit_if_at_hand(
         &mut self,
         request: Request,
-        body: &[u8],
+        body: Body,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         if turn.caller(self.id).is_key_at_hand(Some(&request.function), &request.unique) {
             self.submit(request, body, turn, outbox);
         } else {
-            self.stage = Stage::Loading(request, body.into());
+            self.stage = Stage::Loading(request, body);
         }
     }
 
-    fn submit(&mut self, request: Request, body: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn submit(&mut self, request: Request, body: Body, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Request { method, function, unique, priority, background, .. } = request;
         if unique.len() > UNIQUE_BYTES_MAX {
             return self.refuse(method, Answer::at_once(reply::UNIQUE_TOO_LARGE), turn, outbox);
@@ -156,7 +162,7 @@ impl HttpSession {
             due: None,
             unique: &unique,
             reducer: b"",
-            body: Body::from(body),
+            body,
             foreground: !background,
         };
         let Answer { value, after } = turn.caller(self.id).submit(&function, submit);
@@ -294,7 +300,7 @@ impl Dialect for HttpSession {
             Event::News { id, news } => self.send_news(id, &news, after, turn, outbox),
             Event::Loaded => match std::mem::replace(&mut self.stage, Stage::Head) {
                 Stage::Loading(request, body) => {
-                    self.submit_if_at_hand(request, &body, turn, outbox);
+                    self.submit_if_at_hand(request, body, turn, outbox);
                 }
                 other => self.stage = other,
             },

@@ -308,6 +308,30 @@ fn a_job_is_refused_if_there_is_no_memory_for_it() {
 }
 
 #[test]
+fn a_job_without_memory_for_it_is_refused_before_its_body_comes() {
+    let mut world = World::new();
+    let used_bytes = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used_bytes + 500_000));
+    let head = "POST /f HTTP/1.1\r\nContent-Length: 600000\r\nX-Gearman-Background: true\r\n\r\n";
+    check_answer(&mut world, head, &answer("QUEUE_ERROR", "ERROR", ""));
+    assert_eq!(world.broker.memory_usage().refused, 1);
+}
+
+#[test]
+fn a_large_body_arrives_whole_however_it_is_cut() {
+    let body: String = (0..200_000).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
+    for piece_bytes in [1_000, 4_096, 150_000] {
+        let mut world = World::new();
+        let worker = worker(&mut world);
+        let client = world.connect_http();
+        for piece in post("f", "", &body).as_bytes().chunks(piece_bytes) {
+            world.send(client, piece);
+        }
+        check_grab(&mut world, worker, &format!("H:vm:1|f|{body}"));
+    }
+}
+
+#[test]
 fn bodies_and_results_are_bounded() {
     let mut world = World::with(ServerOptions { packet_bytes_max: 10_000, ..options() });
     let worker = worker(&mut world);
