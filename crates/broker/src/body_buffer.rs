@@ -1,12 +1,14 @@
 //! The body of a command while its bytes arrive. The buffer grows with the received bytes, so a
 //! large announced length alone costs no memory.
 
+mod copy;
 mod kept;
 
 use std::borrow::Cow;
 
 use engine::Body;
 
+pub use copy::BodyCopy;
 use kept::KeptBody;
 
 /// From this size on, a buffer grows in large steps, so that it seldom moves. If it doubled, the last

@@ -1,6 +1,6 @@
 //! Executes each request. The connection continues after any error (spec kestrel 6).
 
-use broker::{Millis, Outbox, Position, Turn};
+use broker::{BodyCopy, Millis, Outbox, Position, Turn};
 
 use super::items::ItemList;
 use super::reply::{error, number};
@@ -69,7 +69,15 @@ impl TextSession {
         }
         let expires = expiry_ms.map(|millis| expiry::of_millis(millis, turn.now()));
         let (stored, waits_since, after) = (0, None, AT_ONCE);
-        self.begin_storing(Storing { queue, expires, items, stored, waits_since, after });
+        self.begin_storing(Storing {
+            queue,
+            expires,
+            items,
+            copy: BodyCopy::default(),
+            stored,
+            waits_since,
+            after,
+        });
     }
 
     fn get(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {

@@ -11,8 +11,10 @@ pub(crate) struct ItemList {
     bytes: Vec<u8>,
     /// The offset at which the next received item begins.
     line_start: usize,
-    /// The offset of the next item that [`Self::take_item`] returns.
-    taken: usize,
+    /// The offset of the next item of a complete list.
+    next: usize,
+    /// The end of this item, if a search has found it.
+    next_end: Option<usize>,
 }
 
 /// The result of adding bytes.
@@ -55,12 +57,21 @@ impl ItemList {
         self.bytes.capacity()
     }
 
-    /// Returns the next item of a complete list.
-    pub(crate) fn take_item(&mut self) -> Option<&[u8]> {
-        let rest = &self.bytes[self.taken..];
-        let item = &rest[..memchr::memchr(b'\n', rest)?];
-        self.taken += item.len() + 1;
-        Some(item)
+    /// The next item of a complete list, until [`Self::pass_item`].
+    pub(crate) fn next_item(&mut self) -> Option<&[u8]> {
+        let end = match self.next_end {
+            Some(end) => end,
+            None => self.next + memchr::memchr(b'\n', &self.bytes[self.next..])?,
+        };
+        self.next_end = Some(end);
+        Some(&self.bytes[self.next..end])
+    }
+
+    /// Goes on to the item after the next one.
+    pub(crate) fn pass_item(&mut self) {
+        if let Some(end) = self.next_end.take() {
+            self.next = end + 1;
+        }
     }
 }
 
@@ -73,7 +84,11 @@ mod tests {
         let mut used = 0;
         for stretch in bytes.chunks(piece) {
             if let Progress::Ended(count) = list.gather(stretch) {
-                let items = std::iter::from_fn(|| list.take_item().map(<[u8]>::to_vec));
+                let items = std::iter::from_fn(|| {
+                    let item = list.next_item()?.to_vec();
+                    list.pass_item();
+                    Some(item)
+                });
                 return (items.collect(), Some(used + count));
             }
             used += stretch.len();

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use broker::{Body, JobBody, Millis, Outbox, Position, Step, Turn, When};
+use broker::{Body, BodyCopy, JobBody, Millis, Outbox, Position, Step, Turn, When};
 
 use super::items::{ItemList, Progress};
 use super::reply::{error, number};
@@ -35,6 +35,8 @@ pub(super) struct Storing {
     pub(super) queue: Vec<u8>,
     pub(super) expires: Option<When>,
     pub(super) items: ItemList,
+    /// The copy of the next item.
+    pub(super) copy: BodyCopy,
     /// Number of stored items.
     pub(super) stored: u64,
     /// When the first of the items that have waited for room began to wait.
@@ -62,7 +64,9 @@ impl LineDialect for Text {
     fn buffered_bytes(&self) -> usize {
         match &self.0 {
             Reading::Items(_, items) => items.buffered_bytes(),
-            Reading::Storing(storing) => storing.items.buffered_bytes(),
+            Reading::Storing(storing) => {
+                storing.items.buffered_bytes() + storing.copy.buffered_bytes()
+            }
             Reading::Line => 0,
         }
     }
@@ -142,12 +146,13 @@ impl TextSession {
     /// refused, continues with the next item.
     fn store(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
         while let Reading::Storing(storing) = &mut self.reading.0 {
-            let Some(item) = storing.items.take_item() else {
+            let Some(item) = storing.items.next_item() else {
                 number(outbox, storing.after, storing.stored);
                 self.reading.0 = Reading::Line;
                 return Step::Used(0);
             };
-            let item = Body::from(item);
+            let Some(item) = storing.copy.body(item, turn) else { return Step::Unfinished };
+            storing.items.pass_item();
             if !self.store_item(item, turn) {
                 return Step::Stuck;
             }

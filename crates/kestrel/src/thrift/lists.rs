@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use broker::{Answer, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
+use broker::{Answer, BodyCopy, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
 
 use super::methods::{Failed, answer_i32, check_name, fail};
 use super::reader::{Reader, Values};
@@ -25,6 +25,8 @@ pub(super) struct ListCall {
     next: usize,
     /// Number of values that are not handled yet.
     left: usize,
+    /// The copy of the next item to put.
+    copy: BodyCopy,
     /// Number of items that were stored, confirmed or given back.
     done: i32,
     /// When the first of the items that have waited for room began to wait.
@@ -38,6 +40,8 @@ pub(super) struct ListCall {
 pub(super) enum Next {
     /// The next value.
     Value,
+    /// The same value again: the slice was spent in the middle of its copy.
+    Again,
     /// The same value again, when the queue has room for it.
     Room,
     /// Nothing: the call is done.
@@ -66,8 +70,23 @@ impl ListCall {
             Some((reader, left)) => (reader.protocol(), message_bytes - reader.rest().len(), left),
             None => (Protocol::Binary, 0, 0),
         };
-        let waits_since = None;
-        Ok(Self { to, method, act, protocol, next, left, done: 0, waits_since, after: AT_ONCE })
+        Ok(Self {
+            to,
+            method,
+            act,
+            protocol,
+            next,
+            left,
+            copy: BodyCopy::default(),
+            done: 0,
+            waits_since: None,
+            after: AT_ONCE,
+        })
+    }
+
+    /// The memory of the call beside its message.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.copy.buffered_bytes()
     }
 
     /// Replies to the call, which the server's stop ends early. A put gets the number of its items that
@@ -136,6 +155,7 @@ impl ThriftSession {
         while call.left > 0 {
             match self.deal_with_next(call, &mut reader, turn) {
                 Next::Value => call.left -= 1,
+                Next::Again => return Next::Again,
                 Next::Room => return Next::Room,
                 Next::End => call.left = 0,
             }
@@ -158,7 +178,7 @@ impl ThriftSession {
         let Answer { value, after } = match &call.act {
             Act::Put { queue, expires } => {
                 let Ok(item) = reader.bytes() else { return Next::End };
-                let item = Body::from(item);
+                let Some(item) = call.copy.body(item, turn) else { return Next::Again };
                 let mut caller = turn.caller(self.id);
                 if caller.item_must_wait_for_room(queue, &item, &mut call.waits_since) {
                     return Next::Room;
@@ -198,7 +218,7 @@ impl ThriftSession {
         let next = self.take_from_list(&mut call, &message, turn, outbox);
         self.keep_list(next, call, message.into());
         match next {
-            Next::Value => Step::Unfinished,
+            Next::Value | Next::Again => Step::Unfinished,
             Next::Room => Step::Stuck,
             Next::End => Step::Used(0),
         }
@@ -207,7 +227,9 @@ impl ThriftSession {
     /// Keeps the rest of a list.
     pub(super) fn keep_list(&mut self, next: Next, call: ListCall, message: Cow<'_, [u8]>) {
         match next {
-            Next::Value => self.waiting = Waiting::List(call, message.into_owned()),
+            Next::Value | Next::Again => {
+                self.waiting = Waiting::List(call, message.into_owned());
+            }
             Next::Room => self.waiting = Waiting::Room(call, message.into_owned()),
             Next::End => {}
         }

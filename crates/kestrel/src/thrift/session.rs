@@ -256,9 +256,10 @@ impl Dialect for ThriftSession {
 
     fn buffered_bytes(&self) -> usize {
         let list_bytes = match &self.waiting {
-            Waiting::List(_, message) | Waiting::Room(_, message) | Waiting::Load(message, ..) => {
-                message.capacity()
+            Waiting::List(call, message) | Waiting::Room(call, message) => {
+                call.buffered_bytes() + message.capacity()
             }
+            Waiting::Load(message, ..) => message.capacity(),
             Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) => 0,
         };
         self.receiver.buffered_bytes() + list_bytes

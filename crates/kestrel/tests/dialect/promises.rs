@@ -269,6 +269,28 @@ fn a_long_list_is_stored_in_slices_and_answered_at_its_end() {
 }
 
 #[test]
+fn a_large_item_of_a_list_is_copied_in_slices() {
+    let mut world = World::new();
+    let client = world.connect_text();
+    let large = "x".repeat(8 << 20);
+    let (mut more, mut received) =
+        world.ask_for_slice(client, format!("put q:\n{large}\ny\n\n").as_bytes());
+    let mut slices = 1;
+    while more {
+        assert!(received.is_empty());
+        (more, received) = world.ask_for_slice(client, b"");
+        slices += 1;
+    }
+    assert_eq!(received, b"+2\n");
+    assert!(slices > 5, "{slices}");
+    assert_eq!(
+        world.ask_once("get q\r\n"),
+        format!("VALUE q 0 {}\r\n{large}\r\nEND\r\n", large.len())
+    );
+    assert_eq!(world.ask_once("get q\r\n"), "VALUE q 0 1\r\ny\r\nEND\r\n");
+}
+
+#[test]
 fn the_bytes_of_a_list_are_counted_alike_however_they_are_cut() {
     let options = ServerOptions { item_bytes_max: 8, ..options() };
     let mut world = World::over(testkit::dialect::world::World::memory(), options);

@@ -103,3 +103,35 @@ fn the_last_of_several_arguments_with_one_number_counts() {
         }
     }
 }
+
+#[test]
+fn a_large_item_is_copied_in_slices() {
+    for style in STYLES {
+        let server = server(ServerOptions::default());
+        let mut world = World::memory();
+        let client = connect(&server, &mut world);
+        let large = vec![b'x'; 8 << 20];
+        let arguments = [
+            (1, Value::Bytes(b"q".to_vec())),
+            (2, Value::Strings(vec![large.clone(), b"y".to_vec()])),
+        ];
+        let put = call(style, "put", &arguments);
+        let (end, beginning) = put.split_last().expect("a call has bytes");
+        world.send(client, beginning);
+        let (mut more, mut received) = world.ask_for_slice(client, &[*end]);
+        let mut slices = 1;
+        while more {
+            assert!(received.is_empty());
+            (more, received) = world.ask_for_slice(client, b"");
+            slices += 1;
+        }
+        let reply = take_reply(style, &mut received).expect("it is complete");
+        assert_eq!(reply.fields, [(0, Value::I32(2))]);
+        assert!(slices > 5, "{style:?}: {slices}");
+        let mut received =
+            world.ask(client, &call(style, "get", &[arguments[0].clone(), (2, Value::I32(1))]));
+        let reply = take_reply(style, &mut received).expect("it is complete");
+        let Some((0, Value::Structs(items))) = reply.fields.first() else { panic!("no items") };
+        assert_eq!(items[0][0], (1, Value::Bytes(large)));
+    }
+}
