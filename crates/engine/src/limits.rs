@@ -40,8 +40,8 @@ pub const UNIT_BODY_BYTES: usize = 4096;
 /// This many cheap comparisons in a loop count as one unit of work.
 pub const UNIT_COMPARISONS: usize = 64;
 
-/// This many steps in the search for the rules of a name count as one unit of work. A step compares a
-/// byte of a pattern with a byte of the name.
+/// This many steps in the search for the rules of a name count as one unit of work. A step compares
+/// a byte of the name with a byte of a pattern, or with up to 64 of them at once.
 pub const UNIT_PATTERN_STEPS: usize = 512;
 
 /// Maximum number of expired jobs that a put ends at the head of a queue. It is also the maximum

@@ -188,13 +188,26 @@ fn a_hard_pattern_takes_no_longer_than_its_length_times_the_names() {
 }
 
 #[test]
-fn only_the_parts_between_two_stars_are_compared_at_each_place_of_a_name() {
+fn only_the_parts_between_two_stars_are_looked_for_in_a_name() {
     let per_byte = |pattern: &[u8]| Pattern::new(pattern).steps().1;
-    for pattern in ["", "abc", "*", "abc*", "*abc", "a*bc"] {
+    for pattern in ["", "abc", "*", "abc*", "*abc", "a*bc", "**"] {
         assert_eq!(per_byte(pattern.as_bytes()), 0, "{pattern}");
     }
-    for (pattern, steps) in [("**", 1), ("*abc*", 4), ("a*bc*d*efgh", 3), ("*a?c*", 4)] {
-        assert_eq!(per_byte(pattern.as_bytes()), steps, "{pattern}");
+    for pattern in ["*abc*", "a*bc*d*efgh", "*a?c*"] {
+        assert_eq!(per_byte(pattern.as_bytes()), 1, "{pattern}");
+    }
+    // A step compares up to 64 bytes of a part.
+    let of_part = |bytes| per_byte(&[b"*", &b"a".repeat(bytes)[..], b"*"].concat());
+    assert_eq!([64, 65, 250].map(of_part), [1, 5, 9]);
+}
+
+#[test]
+fn long_parts_take_their_first_places_and_do_not_overlap() {
+    let name = b"a".repeat(200);
+    for (bytes, count, is_match) in [(64, 3, true), (65, 3, true), (70, 2, true), (70, 3, false)] {
+        let part = "a".repeat(bytes) + "*";
+        let pattern = Pattern::new(format!("*{}", part.repeat(count)).as_bytes());
+        assert_eq!(pattern.matches(&name), is_match, "{count} parts of {bytes} bytes");
     }
 }
 
@@ -316,6 +329,26 @@ proptest! {
     fn patterns_match_what_they_mean(pattern in "[ab?*]{0,8}", name in "[ab]{0,10}") {
         let found = Pattern::new(pattern.as_bytes()).matches(name.as_bytes());
         prop_assert_eq!(found, matches_naively(pattern.as_bytes(), name.as_bytes()));
+    }
+
+    #[test]
+    fn long_parts_match_what_they_mean(
+        name in "[ab]{200,260}",
+        (from, bytes) in (0_usize..60, 50_usize..140),
+        wildcards in proptest::collection::vec(0_usize..140, 0..9),
+        wrong in proptest::option::of(0_usize..140),
+    ) {
+        let name = name.as_bytes();
+        let mut part = name[from..from + bytes].to_vec();
+        for place in wildcards.into_iter().filter(|place| *place < bytes) {
+            part[place] = b'?';
+        }
+        if let Some(byte) = wrong.and_then(|place| part.get_mut(place)) {
+            *byte = b'c';
+        }
+        let pattern = [b"*", &part[..], b"*"].concat();
+        let found = Pattern::new(&pattern).matches(name);
+        prop_assert_eq!(found, matches_naively(&pattern, name));
     }
 
     #[test]
