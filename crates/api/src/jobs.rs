@@ -6,8 +6,6 @@ pub(crate) mod result;
 pub(crate) mod search;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State as Shared;
@@ -15,7 +13,6 @@ use broker::{
     Body, HeldCursor, HeldRow, JobRow, ListCursor, ListLimits, RowBody, SessionId, State,
 };
 use hyper::Uri;
-use tokio::sync::Semaphore;
 
 use crate::access::Principal;
 use crate::access::bodies::BodySettings;
@@ -29,6 +26,7 @@ use crate::text::json::Json;
 use crate::text::moment;
 use crate::text::name::QueueName;
 use crate::text::query::Query;
+use crate::threads::in_thread;
 use crate::types;
 
 /// The largest page with the beginnings of bodies.
@@ -41,8 +39,6 @@ const PREVIEW_BYTES_MAX: usize = 200;
 const READ_BYTES_MAX: usize = 64 << 10;
 /// A page of leased jobs looks at this many sessions and held jobs.
 const LOOKS_MAX: u32 = 50_000;
-/// Time limit of a page. A disk can hang.
-const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The jobs of a queue in one state, in the order in which the queue has them. No job is loaded into
 /// memory for this. A job whose place changes between two pages can be missed, or occur twice.
@@ -312,29 +308,6 @@ impl Api {
             let why = "other requests mask long bodies (`http.mask`); try again";
             Problem::new(ProblemKind::Unavailable, why)
         })
-    }
-}
-
-/// Works in another thread. The permits limit the work at a time, even after its clients have gone.
-/// `None`: the work was not done in time.
-async fn in_thread<T: Send + 'static>(
-    permits: &Arc<Semaphore>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let permits = permits.clone();
-    let working = async move {
-        let permit = permits.acquire_owned().await.ok();
-        tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
-        })
-        .await
-    };
-    match tokio::time::timeout(TIME_MAX, working).await {
-        Ok(Ok(value)) => Some(value),
-        // A panic there has been reported. It ends this request, too.
-        Ok(Err(error)) => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => None,
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - `state`: what all endpoints use. `routes`: the table of endpoints. `openapi`: the document that
 //!   describes them. `types`: the JSON of requests and responses. `problem`: errors (RFC 9457).
-//!   `version`: `ETag`s.
+//!   `version`: `ETag`s. `threads`: work in other threads.
 //! - `access`: who a client is, and what it is allowed to do. In its folder: the token file, people who
 //!   signed in, who sees bodies, and the record of changes.
 //! - `text`: parameters, names, moments, places in lists, responses, and bodies for people.
@@ -30,6 +30,7 @@ mod routes;
 mod server;
 mod state;
 mod text;
+mod threads;
 pub mod types;
 mod version;
 

@@ -10,10 +10,11 @@ pub(crate) mod why;
 use axum::extract::State;
 use broker::policy::Pattern;
 use hyper::Uri;
+use memchr::memmem::Finder;
 
 use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::survey::{Key, Row, Survey};
+use crate::queues::survey::{Key, Row, SORT_STEPS, Survey};
 use crate::state::Api;
 use crate::text::cursor::CursorKey;
 use crate::text::json::Json;
@@ -25,9 +26,6 @@ use crate::types;
 /// A match takes time in proportion to the pattern and to the name.
 const PATTERN_BYTES_MAX: usize = 256;
 const PARAMETERS: [&str; 6] = ["match", "search", "state", "sort", "limit", "cursor"];
-
-/// A longer list is made in a thread of its own, so that other requests do not wait.
-pub(crate) const ROWS_AT_ONCE: usize = 5_000;
 
 /// Queues, sorted and in pages. A queue whose number changes between two pages can be missed, or
 /// occur twice.
@@ -66,7 +64,8 @@ pub(crate) async fn get_queues(
 #[derive(Clone, Debug)]
 pub struct ListQueues {
     pattern: Option<Pattern>,
-    search: Vec<u8>,
+    /// The text that names have to contain. Every name contains the empty text.
+    search: Finder<'static>,
     state: Option<QueueState>,
     key: Key,
     is_descending: bool,
@@ -118,7 +117,7 @@ impl ListQueues {
             query.get("cursor").map(|text| Cursor::read(key_of_cursors, sort, text)).transpose()?;
         Ok(ListQueues {
             pattern: pattern.map(|pattern| Pattern::new(&pattern)),
-            search: search.unwrap_or_default(),
+            search: Finder::new(&search.unwrap_or_default()).into_owned(),
             state,
             key,
             is_descending,
@@ -141,7 +140,13 @@ impl ListQueues {
         };
         is_in_state
             && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(&row.name))
-            && contains(&row.name, &self.search)
+            && self.search.find(&row.name).is_some()
+    }
+
+    /// The steps of a page: for each queue, and for each byte of its name.
+    fn steps(&self) -> (usize, usize) {
+        let (of_row, of_byte) = self.pattern.as_ref().map_or((0, 0), Pattern::steps);
+        (SORT_STEPS.0 + of_row, SORT_STEPS.1 + of_byte)
     }
 
     /// Whether a row belongs to a later page than the cursor.
@@ -213,23 +218,13 @@ impl Api {
 
     /// A page of queues.
     pub async fn queues(&self, list: ListQueues) -> types::Queues {
-        let survey = self.surveys.current().await;
-        if survey.rows.len() <= ROWS_AT_ONCE {
-            return list.page(&self.cursor_key, &survey);
-        }
-        let key = self.cursor_key.clone();
-        let page = tokio::task::spawn_blocking(move || list.page(&key, &survey)).await;
-        // A panic there has been reported. It ends this request, too.
-        page.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        let (steps, key) = (list.steps(), self.cursor_key.clone());
+        self.surveys.with_current(steps, move |survey| list.page(&key, survey)).await
     }
 }
 
 fn bad(parameter: &str, why: String) -> Problem {
     Problem::new(ProblemKind::BadRequest, why).of_parameter(parameter)
-}
-
-fn contains(name: &[u8], text: &[u8]) -> bool {
-    text.is_empty() || memchr::memmem::find(name, text).is_some()
 }
 
 fn shown(row: &Row) -> types::QueueRow {

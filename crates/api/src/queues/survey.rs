@@ -4,6 +4,9 @@
 //! takes short turns, in a task of its own, so that a client that disconnects does not stop it.
 //! Requests share its result. After a walk, the next one waits [`RESTS`] times as long as the turns
 //! took. So the walks use at most 2 % of the broker's time, and requests get older numbers instead.
+//!
+//! A survey of 100,000 queues takes 30 to 40 MB. So requests that have ended must not keep old
+//! ones: see [`Surveys::with_current`].
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +15,10 @@ use std::time::Duration;
 
 use broker::{Broker, Millis, QueueCursor, QueueFacts, QueueStats};
 use http_api::Door;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+
+use crate::threads::with_permit;
 
 /// The rest after a walk, as a multiple of the time in turns.
 pub(crate) const RESTS: u32 = 50;
@@ -21,6 +26,15 @@ pub(crate) const RESTS: u32 = 50;
 const REST_MIN: Duration = Duration::from_secs(1);
 /// A walk is compared with an earlier walk of at most this age. Older numbers show no rates.
 const RATES_AGE_MAX_MS: u64 = 120_000;
+/// The steps of a sort: for each row, and for each byte of its name. A sort of 5,000 rows compares
+/// each of them about 12 times, and then a step compares up to 16 bytes of two names.
+pub(crate) const SORT_STEPS: (usize, usize) = (160, 2);
+/// More steps than these are taken in another thread. A sort of 5,000 queues with names of 20 bytes
+/// takes so many, which are about two milliseconds.
+const STEPS_AT_ONCE: usize = 1_000_000;
+/// At most this many requests work with a survey in other threads at once. The site has few of
+/// them.
+const SORTERS_MAX: usize = 1;
 
 /// The numbers of one queue.
 #[derive(Clone, Debug)]
@@ -95,6 +109,8 @@ pub(crate) struct Survey {
     pub(crate) taken_wall: Millis,
     /// The queues, oldest first.
     pub(crate) rows: Vec<Row>,
+    /// The bytes of all names.
+    name_bytes: usize,
     /// The places of the rows, by number and then by name. One list for each [`Key`].
     sorted: [OnceLock<Vec<u32>>; Key::ALL.len()],
     /// The next walk may begin at this moment.
@@ -164,6 +180,8 @@ pub(crate) struct Surveys {
     door: Door,
     last: watch::Sender<Option<Arc<Survey>>>,
     is_walking: AtomicBool,
+    /// Limits the work with surveys in other threads.
+    sorters: Arc<Semaphore>,
 }
 
 /// Notes the end of a walk, even if the walk panics.
@@ -177,12 +195,29 @@ impl Drop for Walking {
 
 impl Surveys {
     pub(crate) fn new(door: Door) -> Surveys {
-        let last = watch::Sender::new(None);
-        Surveys { door, last, is_walking: AtomicBool::new(false) }
+        let (last, is_walking) = (watch::Sender::new(None), AtomicBool::new(false));
+        Surveys { door, last, is_walking, sorters: Arc::new(Semaphore::new(SORTERS_MAX)) }
+    }
+
+    /// Works with the present survey. `steps`: the steps of the work, for each row and for each
+    /// byte of its name. Long work is done in another thread. It goes on after its client has gone,
+    /// and keeps its survey in memory. So a request gets a survey only when it has the thread.
+    pub(crate) async fn with_current<T: Send + 'static>(
+        self: &Arc<Self>,
+        steps: (usize, usize),
+        work: impl FnOnce(&Survey) -> T + Send + 'static,
+    ) -> T {
+        let permit = self.sorters.clone().acquire_owned().await.ok();
+        let survey = self.current().await;
+        let (of_row, of_byte) = steps;
+        if survey.rows.len() * of_row + survey.name_bytes * of_byte <= STEPS_AT_ONCE {
+            return work(&survey);
+        }
+        with_permit(permit, move || work(&survey)).await
     }
 
     /// The present survey: a new one, if the rest after the last one is over.
-    pub(crate) async fn current(self: &Arc<Self>) -> Arc<Survey> {
+    async fn current(self: &Arc<Self>) -> Arc<Survey> {
         let mut last = self.last.subscribe();
         loop {
             let known = last.borrow_and_update().clone();
@@ -222,13 +257,14 @@ async fn walk(walking: Walking) {
         flow
     });
     let (taken, taken_wall) = walk.await;
-    let names: usize = rows.iter().map(|row| row.name.len()).sum();
+    let name_bytes: usize = rows.iter().map(|row| row.name.len()).sum();
     let places_bytes = Key::ALL.len() * size_of::<u32>();
-    let bytes = rows.capacity() * (size_of::<Row>() + places_bytes) + names;
+    let bytes = rows.capacity() * (size_of::<Row>() + places_bytes) + name_bytes;
     let mut survey = Survey {
         taken,
         taken_wall,
         rows,
+        name_bytes,
         sorted: Default::default(),
         next_at: Instant::now() + REST_MIN.max(in_turns * RESTS),
         _memory: Counted::new(bytes, surveys.door.broker()),

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::queues::ROWS_AT_ONCE;
-use crate::queues::survey::{Row, Survey, Surveys};
+use crate::queues::survey::{Row, SORT_STEPS, Survey, Surveys};
 use crate::state::Api;
 
 /// A queue keeps its metrics for this time after it was chosen last.
@@ -38,13 +37,8 @@ impl Api {
 impl TopQueues {
     /// The names of the queues that have metrics of their own now.
     pub async fn names(self: Arc<Self>) -> Vec<Box<[u8]>> {
-        let survey = self.surveys.current().await;
-        if survey.rows.len() <= ROWS_AT_ONCE {
-            return self.choose(&survey);
-        }
-        let chosen = tokio::task::spawn_blocking(move || self.choose(&survey)).await;
-        // A panic there has been reported. It ends this request, too.
-        chosen.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        let surveys = self.surveys.clone();
+        surveys.with_current(SORT_STEPS, move |survey| self.choose(survey)).await
     }
 
     fn choose(&self, survey: &Survey) -> Vec<Box<[u8]>> {

@@ -1,10 +1,15 @@
 //! Lists of queues.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
+use api::types::Queues;
 use broker::policy::{Rule, Rules, Setting};
 use broker::{Body, NewJob, Patience, ReadMode};
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{spawn_blocking, yield_now};
 
 use crate::world::World;
 
@@ -166,6 +171,87 @@ fn many_queues_take_many_turns_and_none_is_missing() {
     let after = world.broker.memory_usage().used_bytes;
     assert!(after.abs_diff(before) < 100_000, "{before} {after}");
     drop(world);
+}
+
+/// A runtime like that of a site, but with only one thread for long work. Its time stands still.
+fn site_with_one_thread() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true).max_blocking_threads(1).build().unwrap()
+}
+
+/// Begins a request, and disconnects when it waits. Returns whether it waited.
+async fn waits<T: Send + 'static>(request: impl Future<Output = T> + Send + 'static) -> bool {
+    let request = tokio::spawn(request);
+    for _ in 0..1_000 {
+        yield_now().await;
+    }
+    request.abort();
+    request.await.is_err_and(|error| error.is_cancelled())
+}
+
+/// A request for the queues that match a pattern.
+fn list(world: &World, pattern: &str) -> impl Future<Output = Queues> + Send + use<> {
+    let list = world.api.list_queues(&format!("match={pattern}")).unwrap();
+    let api = world.api.clone();
+    async move { api.queues(list).await }
+}
+
+#[test]
+fn requests_that_have_gone_leave_one_long_list_at_most() {
+    let world = World::new();
+    for queue in 0..7_000_u32 {
+        world.put(format!("q{queue}").as_bytes(), NewJob::default(), b"x");
+    }
+    let top = world.api.top_queues(4);
+    let used_bytes = || world.broker.memory_usage().used_bytes;
+    site_with_one_thread().block_on(async {
+        assert!(!top.clone().names().await.is_empty());
+        let before = used_bytes();
+        let (release, released) = mpsc::channel::<()>();
+        let busy = spawn_blocking(move || released.recv());
+        for _ in 0..5 {
+            for _ in 0..3 {
+                assert!(waits(top.clone().names()).await);
+                assert!(waits(list(&world, "*")).await);
+            }
+            // A request that looks at the queues now makes a new survey.
+            tokio::time::advance(Duration::from_mins(1)).await;
+        }
+        assert_eq!(Arc::strong_count(&top), 2, "only the first request still waits for the thread");
+        let after = used_bytes();
+        assert!(after.abs_diff(before) < 100_000, "{before} {after}: they left no more surveys");
+        drop(release);
+        busy.await.unwrap().expect_err("nothing was sent");
+        assert!(!top.clone().names().await.is_empty());
+        assert_eq!(list(&world, "*").await.matched, 7_001);
+    });
+}
+
+#[test]
+fn hard_patterns_and_long_names_do_not_keep_other_requests_waiting() {
+    let needs_thread = |world: &World, pattern: &str| {
+        let request = list(world, pattern);
+        site_with_one_thread().block_on(async {
+            let (_release, released) = mpsc::channel::<()>();
+            drop(spawn_blocking(move || released.recv()));
+            waits(request).await
+        })
+    };
+    let world = World::new();
+    for queue in 0..1_000_u32 {
+        world.put(format!("q{queue}").as_bytes(), NewJob::default(), b"x");
+    }
+    assert!(!needs_thread(&world, "q*9*"));
+    assert!(needs_thread(&world, &"*a".repeat(127)));
+    let world = World::new();
+    for queue in 0..200_u32 {
+        let name = format!("{}{queue:03}", "a".repeat(8_170));
+        world.put(name.as_bytes(), NewJob::default(), b"x");
+    }
+    assert!(needs_thread(&world, "q*"));
+    // At each place of a name, only the end of the part differs.
+    let pattern = format!("*{}b*", "a".repeat(250));
+    assert_eq!(world.get(&format!("/queues?match={pattern}"))["matched"], 0);
 }
 
 #[test]
