@@ -34,8 +34,8 @@ pub use statistics::LogStats;
 /// - Time and work: `now`, `set_wall`, `advance`, `next_deadline`, `begin_slice`, `slice_is_spent`,
 ///   `count_work`, `send_more_news`, and so on.
 /// - Admission, before a request: `admits_queue`, `admits_child`, `admits_body`, `draining`.
-/// - Statistics: `totals`, `log_stats`, `queue_stats`, `item_stats`, `job_status`, `work_progress`,
-///   `needs_search`, and so on.
+/// - Statistics: `totals`, `log_stats`, `queue_stats`, `item_stats`, `children_of`, `job_status`,
+///   `work_progress`, `needs_search`, and so on.
 /// - What sessions do: `session_at`, `session_info`, `next_held`, `holder`, and so on.
 /// - Listings: `next_queue`, `next_item_queue`, `next_submitted`, `next_registration`, and so on.
 /// - Positions of statistics and listings: `after_all`, `after_named`, `after_facts`.

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::name_list::NameList;
 
-/// Number of queues that one turn of the broker reads.
+/// Number of queues that one turn of the broker reads at most.
 const QUEUES_PER_TURN: usize = 64;
 /// Limit of queues in a snapshot. Each queue takes 200 bytes of memory during a request, and 100
 /// bytes for each recorded moment.
@@ -370,10 +370,13 @@ impl Queue {
 }
 
 /// Reads the next queues and aliases after the cursor, or returns an empty list at the end. This
-/// function runs with the broker's lock. So it must be short, and does not format anything.
+/// function runs with the broker's lock. So it is one slice of work at most, and does not format
+/// anything.
 fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
+    turn.begin_slice();
     let mut found = Vec::with_capacity(QUEUES_PER_TURN);
     while found.len() < QUEUES_PER_TURN
+        && !turn.slice_is_spent()
         && let Some(name) = turn.next_item_queue(cursor)
     {
         let queue = match turn.alias_stats(name) {

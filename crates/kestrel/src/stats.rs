@@ -81,7 +81,7 @@ impl Block {
     pub(crate) fn text(self, name: &[u8], server: &Server, turn: &Turn<'_>) -> Vec<u8> {
         let rows = match self {
             Self::Stats => of_queue(name, turn),
-            Self::Config if turn.item_stats(name).is_some() => {
+            Self::Config if turn.queue_id(name).is_some() => {
                 of_policy(&turn.policy(name), server.options().sync)
             }
             Self::Config => Vec::new(),
@@ -146,7 +146,12 @@ fn of_queue(name: &[u8], turn: &Turn<'_>) -> Vec<Row> {
     if let Some(alias) = turn.alias_stats(name) {
         return of_alias(&alias);
     }
-    turn.item_stats(name).map_or_else(Vec::new, |stats| of_items(&stats))
+    let Some(queue) = turn.queue_id(name) else { return Vec::new() };
+    let mut rows = of_items(&turn.item_stats_of(queue));
+    if let Some(children) = turn.children_of(queue) {
+        rows.push(("children", Value::Bytes(children.join(&b","[..]))));
+    }
+    rows
 }
 
 fn of_items(stats: &ItemStats) -> Vec<Row> {
@@ -168,11 +173,7 @@ fn of_items(stats: &ItemStats) -> Vec<Row> {
         ("journal_rewrites", 0),
         ("journal_rotations", 0),
     ];
-    let mut rows: Vec<Row> = numbers.map(|(key, number)| (key, Value::Number(number))).into();
-    if let Some(children) = &stats.children {
-        rows.push(("children", Value::Bytes(children.join(&b","[..]))));
-    }
-    rows
+    numbers.map(|(key, number)| (key, Value::Number(number))).into()
 }
 
 fn of_alias(stats: &AliasStats) -> Vec<Row> {

@@ -50,7 +50,8 @@ impl Api {
         let turn = self.turn();
         let id = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
         let (stats, facts) = (turn.queue_stats_of(id), turn.queue_facts_of(id));
-        let items = facts.items.then(|| turn.item_stats_of(id));
+        let items =
+            facts.items.then(|| (turn.item_stats_of(id), turn.children_of(id).unwrap_or_default()));
         let is_being_removed = turn.is_being_removed(id);
         let has_cold_jobs = turn.has_cold_jobs(id);
         let keeps_history = turn.policy(name).history.is_on;
@@ -91,7 +92,7 @@ impl Api {
             keeps_history,
             limits: facts.limits,
             created_at: created_at.map(moment::written),
-            items: items.map(|items| types::Items {
+            items: items.map(|(items, children)| types::Items {
                 puts: items.puts,
                 put_bytes: items.put_bytes,
                 hits: items.hits,
@@ -101,12 +102,7 @@ impl Api {
                 flushes: items.flushes,
                 open_reads: items.open,
                 cancelled_reads: items.cancelled,
-                children: items
-                    .children
-                    .unwrap_or_default()
-                    .iter()
-                    .map(|it| shown_name(it))
-                    .collect(),
+                children: children.iter().map(|it| shown_name(it)).collect(),
             }),
             policy: self.effective_policy(name).settings,
         })

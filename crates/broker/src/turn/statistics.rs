@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use engine::policy::Name;
 use engine::{
     AliasStats, Claim, ClaimKey, Held, ItemStats, JobId, JobStatus, JobTimes, KeptResult,
     Milestone, NotFound, QueueFacts, QueueId, QueueStats, Span, Totals, WorkProgress,
@@ -173,6 +174,12 @@ impl Turn<'_> {
     /// Kestrel's statistics of a queue.
     pub fn item_stats_of(&self, queue: QueueId) -> ItemStats {
         self.core.engine.item_stats_of(queue)
+    }
+
+    /// Names of the fan-out children of a queue, sorted, or `None` if it never had a child. Each name
+    /// counts as a unit of work.
+    pub fn children_of(&self, queue: QueueId) -> Option<Vec<Name>> {
+        self.core.engine.children_of(queue)
     }
 
     /// Statistics of an alias, or `None` if the name is not an alias.

@@ -1,6 +1,6 @@
 //! Items: open reads, expiry, waits at one queue, flushes.
 
-use lineshaft_engine::policy::{Rule, Rules, Setting};
+use lineshaft_engine::policy::{Name, Rule, Rules, Setting};
 use lineshaft_engine::{
     Clearing, Handout, JobBody, LeaseId, Millis, NewJob, Patience, ReadMode, Record, SessionId,
     State, Status, Take, When,
@@ -82,6 +82,11 @@ impl World {
 
     pub(crate) fn stats(&self, queue: &str) -> lineshaft_engine::ItemStats {
         self.engine.item_stats(queue.as_bytes()).expect("it exists")
+    }
+
+    pub(crate) fn children(&self, queue: &str) -> Option<Vec<Name>> {
+        let queue = self.engine.shown_queue_id(queue.as_bytes()).expect("it exists");
+        self.engine.children_of(queue)
     }
 }
 

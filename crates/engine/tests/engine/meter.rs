@@ -139,6 +139,23 @@ fn a_put_counts_each_queue_that_it_goes_to() {
 }
 
 #[test]
+fn the_names_of_children_count_and_the_numbers_of_their_parent_are_cheap() {
+    let mut world = World::new();
+    for number in 0..256 {
+        world.get(&format!("p+{number}"));
+    }
+    world.get("p");
+    let parent = world.engine.queue_id(b"p").expect("it exists");
+    let cost = world.cost(|engine, _| {
+        let names = engine.children_of(parent).expect("it has children");
+        assert_eq!((names.len(), names.is_sorted()), (256, true));
+    });
+    assert!((256..=256 + FEW).contains(&cost), "{cost}");
+    let cost = world.cost(|engine, _| assert_eq!(engine.item_stats_of(parent).items, 0));
+    assert!(cost <= FEW, "{cost}");
+}
+
+#[test]
 fn a_put_to_many_queues_serves_their_waiters_in_slices() {
     const LINES: u32 = 2 * SLICE_UNITS;
     let mut world = World::new();

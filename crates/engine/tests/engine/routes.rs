@@ -121,12 +121,12 @@ fn each_child_gets_every_put_once_in_one_record() {
     world.add("p", "3");
     assert!(world.engine.item_stats(b"p+a").is_none());
     world.remove(b"p+b+c");
-    assert_eq!(world.stats("p").children, Some(Vec::new()));
+    assert_eq!(world.children("p"), Some(Vec::new()));
     world.remove(b"p");
     world.get("p+a");
     world.add("p", "4");
     assert_eq!(world.get("p+a").as_deref(), Some("4"));
-    assert_eq!(world.stats("p").children, Some(vec![b"p+a"[..].into()]));
+    assert_eq!(world.children("p"), Some(vec![b"p+a"[..].into()]));
 }
 
 #[test]

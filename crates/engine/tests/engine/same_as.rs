@@ -253,7 +253,7 @@ fn the_children_of_a_name_are_those_of_its_queue() {
     assert!(world.add("old+y", "own"));
     assert_eq!(world.get("copies").as_deref(), Some("own"), "a rule says otherwise");
     assert_eq!(names(&world), ["default", "new+x", "new", "copies"]);
-    let children = world.stats("old").children.expect("the queue has a child");
+    let children = world.children("old").expect("the queue has a child");
     assert_eq!(children.join(&b","[..]), b"new+x");
 }
 

@@ -51,6 +51,11 @@ impl World {
     }
 
     fn with(permissions: Permissions, reach: Reach) -> World {
+        let broker = Broker::memory(broker::EngineSetup::default(), Millis(START_MS));
+        World::over(broker, permissions, reach)
+    }
+
+    fn over(broker: Broker, permissions: Permissions, reach: Reach) -> World {
         let now_ms = Arc::new(AtomicU64::new(START_MS));
         let gets = Arc::new(AtomicU64::new(0));
         let seen = Arc::new(Seen::default());
@@ -73,7 +78,6 @@ impl World {
             host: "machine".to_owned(),
             started: Millis(START_MS),
         };
-        let broker = Broker::memory(broker::EngineSetup::default(), Millis(START_MS));
         let admin = KestrelAdmin::new(AdminSetup {
             broker: broker.clone(),
             clock: Arc::new(move || Millis(time.load(Ordering::Relaxed))),
@@ -450,6 +454,25 @@ fn a_queue_counts_once_although_the_name_of_another_one_stands_for_it() {
         assert_eq!(gauges[format!("q/old/{number}")], of_old, "{number}");
         assert_eq!(gauges[format!("q/new/{number}")], of_new, "{number}");
     }
+}
+
+#[test]
+fn queues_are_read_in_slices() {
+    let mut setup = broker::EngineSetup::default();
+    setup.limits.slice_units = 10;
+    let broker = Broker::memory(setup, Millis(START_MS));
+    let permissions = Permissions { by_get: false, stop_locally: true, stop_from_elsewhere: false };
+    let world = World::over(broker, permissions, Reach::Loopback);
+    let mut turn = world.broker.turn(Millis(START_MS));
+    for number in 0..50 {
+        add_item(&mut turn, &format!("q{number}"));
+    }
+    // Work before the first slice is in no slice.
+    turn.begin_slice();
+    drop(turn);
+    assert_eq!(world.json("/stats")["gauges"]["items"], 50);
+    let longest = world.broker.turn(Millis(START_MS)).longest_slice();
+    assert!((1..20).contains(&longest), "{longest}");
 }
 
 #[test]

@@ -99,6 +99,26 @@ fn named_queues_are_listed_once() {
 }
 
 #[test]
+fn the_names_of_children_count_as_work_of_a_list() {
+    let mut world = World::over(Inner::with_slices(100), options());
+    let client = world.connect_memcache();
+    for parent in 0..8 {
+        for child in 0..60 {
+            world.say(client, &format!("get p{parent}+{child}\r\n"));
+        }
+        world.say(client, &format!("get p{parent}\r\n"));
+    }
+    let named = "p0 p1 p2 p3 p4 p5 p6 p7\r\n";
+    let (text, slices) = ask(&mut world, client, &format!("dump_stats {named}"), |_, _| {});
+    assert_eq!(text.matches("  children=p").count(), 8, "{text}");
+    assert!(slices >= 4, "{slices}");
+    // A policy needs no names of children.
+    let (text, slices) = ask(&mut world, client, &format!("dump_config {named}"), |_, _| {});
+    assert_eq!(text.matches("  max_items=").count(), 8, "{text}");
+    assert!(slices <= 2, "{slices}");
+}
+
+#[test]
 fn expired_items_are_flushed_in_all_queues_while_queues_come_and_go() {
     let mut world = world();
     let (client, other) = (world.connect_memcache(), world.connect_memcache());

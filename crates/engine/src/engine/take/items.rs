@@ -43,8 +43,6 @@ pub struct ItemStats {
     pub cancelled: u64,
     /// Flushes of the queue.
     pub flushes: u64,
-    /// Names of the fan-out children, sorted. `None`: the queue never had a child.
-    pub children: Option<Vec<Name>>,
     /// When the queue was made.
     pub created: Millis,
     /// The maximum number of items, by the policy.
@@ -169,10 +167,6 @@ impl Engine {
         };
         let Some(extension) = queue.extension() else { return stats };
         let age = extension.last_read.filter(|_| queue.counts().bytes > 0);
-        let children = self.queues.children(queue.name()).into_iter().flatten();
-        let mut children: Vec<Name> =
-            children.map(|child| self.queues[*child].name().into()).collect();
-        children.sort_unstable();
         ItemStats {
             put_bytes: extension.put_bytes,
             hits: extension.hits,
@@ -183,12 +177,25 @@ impl Engine {
             transactions: extension.transactions,
             cancelled: extension.cancelled,
             flushes: extension.flushes,
-            children: extension.parent().then_some(children),
             created: extension.created,
             items_max: extension.policy().jobs_max,
             bytes_max: extension.policy().bytes_max,
             ..stats
         }
+    }
+
+    /// Names of the fan-out children of a queue, sorted. `None`: the queue never had a child. They
+    /// are not in [`ItemStats`], because most readers of the numbers do not need them, and each name
+    /// is a unit of work.
+    pub fn children_of(&self, queue: QueueId) -> Option<Vec<Name>> {
+        let queue = &self.queues[queue];
+        queue.extension().filter(|extension| extension.parent())?;
+        let children = self.queues.children(queue.name()).into_iter().flatten();
+        let mut names: Vec<Name> =
+            children.map(|child| self.queues[*child].name().into()).collect();
+        self.meter.count(names.len());
+        names.sort_unstable();
+        Some(names)
     }
 
     /// Statistics of an alias. `None`: the name is not an alias.
