@@ -184,8 +184,21 @@ mod tests {
         run_at(site(bytes), client)
     }
 
+    fn unread() -> Unread {
+        Unread::new(Broker::memory(EngineSetup::default(), Millis(0)))
+    }
+
     /// Runs a client on a connection, in simulated time. Returns how long the connection was open.
     fn run_at<F: Future<Output = ()>>(
+        site: Site,
+        client: impl FnOnce(DuplexStream) -> F,
+    ) -> Duration {
+        run_with(unread(), site, client)
+    }
+
+    /// Runs a client of a site with these unread responses: see `run_at`.
+    fn run_with<F: Future<Output = ()>>(
+        unread: Unread,
         site: Site,
         client: impl FnOnce(DuplexStream) -> F,
     ) -> Duration {
@@ -196,9 +209,8 @@ mod tests {
             let began = Instant::now();
             let served = async {
                 let gate = Gate { names: Arc::default(), reach: Reach::Network };
-                let broker = Broker::memory(EngineSetup::default(), Millis(0));
                 let client = Client { gate, peer: Peer::default() };
-                serve(near, site, client, Unread::new(broker), || ((), ())).await;
+                serve(near, site, client, unread, || ((), ())).await;
                 began.elapsed()
             };
             tokio::join!(served, client(far)).0
@@ -277,8 +289,11 @@ mod tests {
 
     #[test]
     fn a_refusal_replaces_no_answer_to_a_change() {
-        // Each of these responses is longer than the limit of all of them.
-        let bytes = 33 << 20;
+        // Another client has not read a response that is as long as all of them may be.
+        let unread = unread();
+        let other = complete(answer(StatusCode::OK, TEXT, "x".repeat(32 << 20)));
+        let _other = unread.admit(other, true);
+        let bytes = 1 << 20;
         let reads_by_post = move || async move {
             let mut response = complete(answer(StatusCode::OK, TEXT, "x".repeat(bytes)));
             response.extensions_mut().insert(ReplaceableResponse);
@@ -290,7 +305,7 @@ mod tests {
             (site(bytes), "POST", "HTTP/1.1 200"),
             (reading, "POST", "HTTP/1.1 503"),
         ] {
-            run_at(site, async |mut peer: DuplexStream| {
+            run_with(unread.clone(), site, async |mut peer: DuplexStream| {
                 let request =
                     format!("{method} / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
                 peer.write_all(request.as_bytes()).await.unwrap();
@@ -299,6 +314,19 @@ mod tests {
                 assert_eq!(String::from_utf8_lossy(&status), wanted, "{method}");
             });
         }
+    }
+
+    #[test]
+    fn a_response_is_in_the_account_until_its_client_leaves() {
+        let broker = Broker::memory(EngineSetup::default(), Millis(0));
+        let used_bytes = || broker.memory_usage().used_bytes;
+        let (before, mut meanwhile) = (used_bytes(), 0);
+        run_with(Unread::new(broker.clone()), site(1 << 20), async |mut peer: DuplexStream| {
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            peer.read_exact(&mut [0; 100]).await.unwrap();
+            meanwhile = used_bytes();
+        });
+        assert_eq!((meanwhile - before, used_bytes() - before), (1 << 20, 0));
     }
 
     #[test]

@@ -13,8 +13,9 @@ use hyper::{Response, StatusCode};
 
 use crate::answer::{TEXT, answer, complete};
 
-/// Memory limit for the unread long responses of one site, beyond which it refuses to read more.
-/// Responses to changes count, but the site never refuses them.
+/// Memory limit for the unread long responses of one site: when they reach it, the site refuses to
+/// read more. So the last one that it admits can exceed the limit, and a body of any length can be
+/// read. Responses to changes count, but the site never refuses them.
 const BYTES_MAX: usize = 32 << 20;
 /// Responses are sent in pieces of this size. The memory limit does not count shorter responses:
 /// they need little memory, because the connections of a site are limited.
@@ -52,8 +53,8 @@ impl Unread {
         }
     }
 
-    /// Returns the response. If the response would exceed the limit and is replaceable, returns an
-    /// error response instead. A response to a change is not replaceable: the change has happened,
+    /// Returns the response. If the limit is reached and the response is long and replaceable, returns
+    /// an error response instead. A response to a change is not replaceable: the change has happened,
     /// and the client would not learn its result.
     pub(crate) fn admit(
         &self,
@@ -63,7 +64,7 @@ impl Unread {
         let (head, body) = asked_for.into_parts();
         let pieces = Pieces::of(body, self.clone());
         let len = pieces.unread_bytes();
-        let has_room = || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX;
+        let has_room = || self.bytes.load(Ordering::Relaxed) < BYTES_MAX;
         if !is_replaceable || len <= PIECE_BYTES || has_room() {
             return Response::from_parts(head, pieces.counted());
         }
@@ -107,7 +108,8 @@ impl Pieces {
         Pieces { rest, stream, counted: 0, unread }
     }
 
-    /// Memory of the response until the client has read it. A stream needs the memory of one part.
+    /// Memory of the response until the client has read it. A stream needs the memory of one part, so
+    /// what keeps more memory for its client must not be a stream.
     fn unread_bytes(&self) -> usize {
         let stream_bytes = if self.stream.is_some() { PIECE_BYTES } else { 0 };
         self.rest.len().max(stream_bytes)
@@ -211,6 +213,19 @@ mod tests {
         drop(kept.pop());
         assert_eq!(full_bytes - used_bytes(), BYTES_MAX as u64 / 4);
         assert_eq!(unread.admit(long(), true).status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn one_answer_can_exceed_the_limit_and_no_other_one_is_admitted_meanwhile() {
+        let unread = unread();
+        let huge = || unread.admit(Response::new(Body::from(vec![0; 2 * BYTES_MAX])), true);
+        let kept = (unread.admit(long(), true), huge());
+        assert_eq!((kept.0.status(), kept.1.status()), (StatusCode::OK, StatusCode::OK));
+        for refused in [huge(), unread.admit(long(), true)] {
+            assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        }
+        drop(kept.1);
+        assert_eq!(huge().status(), StatusCode::OK);
     }
 
     #[test]

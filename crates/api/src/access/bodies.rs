@@ -283,15 +283,15 @@ impl Api {
         self.sees_bodies(principal).then_some(&self.setup.bodies)
     }
 
-    /// A body as clients see it.
-    pub(crate) async fn shown_body(&self, body: broker::Body) -> Result<ShownBody, Problem> {
+    /// A body as clients see it: the same bytes, or a copy with masks.
+    pub(crate) async fn shown_body(&self, body: Bytes) -> Result<Bytes, Problem> {
         if self.setup.bodies.masks.is_empty() {
-            return Ok(ShownBody::OfJob(Bytes::from_owner(body)));
+            return Ok(body);
         }
         let (setup, is_long) = (self.setup.clone(), body.len() > MASKED_IN_PLACE_MAX);
         let mask = move || match setup.bodies.masked(&body)? {
-            Cow::Borrowed(_) => Some(ShownBody::OfJob(Bytes::from_owner(body.clone()))),
-            Cow::Owned(masked) => Some(ShownBody::Masked(Bytes::from(masked))),
+            Cow::Borrowed(_) => Some(body.clone()),
+            Cow::Owned(masked) => Some(Bytes::from(masked)),
         };
         // Long JSON takes a while. Other requests must not wait for it.
         let shown = if is_long { self.masking(mask).await? } else { mask() };
@@ -300,23 +300,6 @@ impl Api {
                 (`http.mask`), but it cannot read its JSON";
             Problem::new(ProblemKind::Forbidden, why)
         })
-    }
-}
-
-/// A body as clients see it.
-#[derive(Clone, Debug)]
-pub(crate) enum ShownBody {
-    /// The bytes of the job. They need no further memory.
-    OfJob(Bytes),
-    /// A copy with masks. Only the response needs its memory.
-    Masked(Bytes),
-}
-
-impl ShownBody {
-    pub(crate) fn into_bytes(self) -> Bytes {
-        match self {
-            ShownBody::OfJob(bytes) | ShownBody::Masked(bytes) => bytes,
-        }
     }
 }
 

@@ -1,23 +1,19 @@
 //! One job.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Path, State as Shared};
 use axum::response::Response;
 use broker::{Death, DeathCause, FailureCause, JobFacts, JobId, Millis, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
-use hyper::body::{Bytes, Frame, SizeHint};
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
 use crate::access::Principal;
-use crate::access::bodies::{BodySettings, ShownBody, shown_error};
+use crate::access::bodies::{BodySettings, shown_error};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::server::connections::shown_id;
@@ -32,8 +28,6 @@ use crate::version::{Version, with_version};
 
 /// A longer body has no form for people, except for the dump of its beginning.
 const FORMED_BYTES_MAX: usize = 1 << 20;
-/// The bytes of a piece of a long body.
-const PIECE_BYTES: usize = 64 << 10;
 /// Time limit for a job that must be read from the log. A disk can hang.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -90,23 +84,20 @@ pub(crate) async fn get_body(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let form = Query::read(&uri, &["as"])?.form()?;
-    match api.body_of_job(&principal, id).await {
+    match api.job_body(&principal, id).await {
         Ok(body) => with_body(body, form),
         Err(problem) => Err(api.or_ended(id, problem).await),
     }
 }
 
 /// A response with a body, byte by byte or in a form for people.
-pub(crate) fn with_body(body: ShownBody, form: Option<BodyForm>) -> Result<Response, Problem> {
+pub(crate) fn with_body(body: Bytes, form: Option<BodyForm>) -> Result<Response, Problem> {
     if let Some(form) = form {
-        return in_form(form, &body.into_bytes());
+        return in_form(form, &body);
     }
-    let mut response = complete(answer(StatusCode::OK, "application/octet-stream", ""));
-    *response.body_mut() = match body {
-        ShownBody::OfJob(body) => axum::body::Body::new(Pieces(body)),
-        // A complete response counts as unread with all of its bytes.
-        ShownBody::Masked(body) => axum::body::Body::from(body),
-    };
+    // The response can be the last owner of the body: the job ends, or the body leaves the memory. So
+    // this is no stream but a complete response, which counts as unread with all of its bytes.
+    let mut response = complete(answer(StatusCode::OK, "application/octet-stream", body));
     // A browser saves the body, and never shows it as a page of this server.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
@@ -157,15 +148,12 @@ impl Api {
 
     /// The body of a job, as this client sees it.
     pub async fn job_body(&self, principal: &Principal, id: JobId) -> Result<Bytes, Problem> {
-        self.body_of_job(principal, id).await.map(ShownBody::into_bytes)
-    }
-
-    async fn body_of_job(&self, principal: &Principal, id: JobId) -> Result<ShownBody, Problem> {
         self.check_bodies(principal)?;
         let session = self.session_with(id).await?;
         let peeked = self.turn().caller(session.id()).peek(id).value;
         let body = peeked.map_err(|_| no_job(id))?.body;
-        self.shown_body(in_time(session.loaded(&body)).await?).await
+        let body = in_time(session.loaded(&body)).await?;
+        self.shown_body(Bytes::from_owner(body)).await
     }
 
     /// A session that has this job in memory, if the job exists.
@@ -188,30 +176,6 @@ impl Api {
             found.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
         })
         .await
-    }
-}
-
-/// The body of a job in pieces, so that the memory of a response does not depend on its length.
-struct Pieces(Bytes);
-
-impl HttpBody for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let len = self.0.len().min(PIECE_BYTES);
-        Poll::Ready((len > 0).then(|| Ok(Frame::data(self.0.split_to(len)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.len() as u64)
     }
 }
 

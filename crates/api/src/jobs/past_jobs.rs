@@ -23,7 +23,7 @@ use job_history::{
 use memchr::memmem;
 
 use crate::access::Principal;
-use crate::access::bodies::{BodySettings, ShownBody, shown_error};
+use crate::access::bodies::{BodySettings, shown_error};
 use crate::act::with_json;
 use crate::jobs::job::{JobNumber, no_job, with_body};
 use crate::jobs::{BODIES_MAX, beginning};
@@ -165,7 +165,7 @@ pub(crate) async fn get_past_body(
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["as", OF_ENTRY[0], OF_ENTRY[1]])?;
     let (form, entry) = (query.form()?, PastEntry::read(id, &query)?);
-    with_body(api.shown_past_body(&principal, entry).await?, form)
+    with_body(api.past_body(&principal, entry).await?, form)
 }
 
 /// Puts a copy of a job that has left its queue into this queue: with its body, its priority and its
@@ -501,18 +501,10 @@ impl Api {
         principal: &Principal,
         entry: PastEntry,
     ) -> Result<Bytes, Problem> {
-        self.shown_past_body(principal, entry).await.map(ShownBody::into_bytes)
-    }
-
-    async fn shown_past_body(
-        &self,
-        principal: &Principal,
-        entry: PastEntry,
-    ) -> Result<ShownBody, Problem> {
         self.check_bodies(principal)?;
         let id = entry.id;
         let body = self.read_entry(entry).await?.body.bytes.ok_or_else(|| no_body(id))?;
-        self.shown_body((&*body).into()).await
+        self.shown_body(Bytes::from(body)).await
     }
 
     /// Puts a copy of a job that has left its queue. The copy is refused if it is a duplicate.

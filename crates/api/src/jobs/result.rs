@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::{JobId, News};
 use hyper::Uri;
+use hyper::body::Bytes;
 
 use crate::access::Principal;
 use crate::jobs::job::{JobNumber, Moments};
@@ -62,7 +63,7 @@ impl Api {
         };
         let (mut result, mut result_base64) = (None, None);
         if let Some(bytes) = bytes {
-            let shown = self.shown_body(bytes).await?.into_bytes();
+            let shown = self.shown_body(Bytes::from_owner(bytes)).await?;
             match String::from_utf8(shown.to_vec()) {
                 Ok(text) => result = Some(text),
                 Err(_) => result_base64 = Some(STANDARD.encode(&shown)),
