@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bodies;
+mod rate;
 pub(crate) mod sessions;
 pub mod tokens;
 
@@ -313,9 +314,10 @@ impl Api {
         headers: &HeaderMap,
         token: &str,
     ) -> Result<SignedIn, Problem> {
-        let fingerprint = sha256(token.trim().as_bytes());
-        self.begin_session(request, headers, Credential::Entry(EntryKind::Token, fingerprint))?
-            .ok_or_else(unknown_token)
+        let credential = Credential::Entry(EntryKind::Token, sha256(token.trim().as_bytes()));
+        self.access.holder(credential).ok_or_else(unknown_token)?;
+        self.admit_sign_in(credential)?;
+        self.begin_session(request, headers, credential)?.ok_or_else(unknown_token)
     }
 
     /// Begins a session for the person with this one-time code.
@@ -328,6 +330,16 @@ impl Api {
         let code = self.access.sessions.use_code(code, self.setup.door.now());
         let code = code.ok_or_else(unknown_code)?;
         self.begin_session(request, headers, code.credential)?.ok_or_else(unknown_code)
+    }
+
+    /// Checks that this credential, which is valid, does not sign in or make codes too often.
+    fn admit_sign_in(&self, credential: Credential) -> Result<(), Problem> {
+        if self.access.sessions.admits(credential, self.setup.door.now()) {
+            return Ok(());
+        }
+        let why = "somebody signs in, or makes codes for it, very often with these credentials; \
+            try again in a few seconds";
+        Err(Problem::new(ProblemKind::TooManySignIns, why))
     }
 
     /// The name and the role of the person who signs in with this one-time code. The code stays
@@ -368,6 +380,7 @@ impl Api {
             let why = "the server has no console: see `http.console`";
             return Err(Problem::new(ProblemKind::NotFound, why));
         }
+        self.admit_sign_in(credential)?;
         let made = self.access.sessions.make_code(credential, self.setup.door.now());
         let code = made.map_err(no_random_numbers)?;
         // The code has only letters, digits, `-` and `_`.

@@ -54,6 +54,8 @@ pub enum ProblemKind {
     Duplicate,
     /// The queue has as many jobs as its policy allows.
     QueueFull,
+    /// Somebody signs in, or makes codes for it, too often.
+    TooManySignIns,
     /// The log has failed, and the server is about to end.
     LogFailed,
     /// The log cannot give the job, or not in time.
@@ -82,7 +84,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds, by their status.
-    pub const ALL: [ProblemKind; 31] = [
+    pub const ALL: [ProblemKind; 32] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -102,6 +104,7 @@ impl ProblemKind {
         ProblemKind::TooLong,
         ProblemKind::IdempotencyMismatch,
         ProblemKind::QueueFull,
+        ProblemKind::TooManySignIns,
         ProblemKind::LogFailed,
         ProblemKind::Unreadable,
         ProblemKind::UnknownOutcome,
@@ -146,6 +149,7 @@ impl ProblemKind {
                 ("idempotency-mismatch", "the key belongs to another request", 422)
             }
             ProblemKind::QueueFull => ("queue-full", "the queue is full", 429),
+            ProblemKind::TooManySignIns => ("too-many-sign-ins", "too many sign-ins", 429),
             ProblemKind::LogFailed => ("log-failed", "the log failed", 500),
             ProblemKind::Unreadable => ("unreadable", "cannot read the job", 502),
             ProblemKind::UnknownOutcome => ("unknown-outcome", "perhaps it was done", 502),

@@ -15,6 +15,7 @@ use hyper::http::Extensions;
 use notation::plain;
 
 use crate::access::Principal;
+use crate::access::rate::{Rate, Recent};
 use crate::jobs::job::Moments;
 use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
@@ -30,7 +31,8 @@ const CHANGES_MAX: usize = 1_000;
 /// rights cannot push out the lines about changes.
 const REFUSALS_MAX: usize = 200;
 /// Lines in memory about clients with fewer rights than an operator. They only sign in and out, and make
-/// one-time codes. So a viewer cannot push out the lines about changes either.
+/// one-time codes, each of them at a limited rate. So a viewer cannot push out the lines about changes
+/// either.
 const SIGN_INS_MAX: usize = 200;
 /// The longest action, in bytes.
 const ACTION_BYTES_MAX: usize = 500;
@@ -39,10 +41,9 @@ const ACTION_BYTES_MAX: usize = 500;
 const CLIENT_LEFT: u16 = 499;
 /// The longest reason, in bytes.
 const REASON_BYTES_MAX: usize = 500;
-/// Refused requests of clients with one role that are recorded at once. Later ones get a line each
-/// [`REFUSAL_PERIOD_MS`]. Otherwise, a client without rights could fill the disk with messages.
-const REFUSALS_AT_ONCE: u64 = 20;
-const REFUSAL_PERIOD_MS: u64 = 60_000;
+/// How often refused requests of clients with one role get a line. Otherwise, a client without rights
+/// could fill the disk with messages.
+const REFUSALS: Rate = Rate { at_once: 20, period_ms: 60_000 };
 /// The header with the reason for a change.
 const REASON_HEADER: &str = "x-reason";
 /// The list that cursors belong to.
@@ -83,8 +84,7 @@ struct Lines {
 /// Limits the lines about refused requests.
 #[derive(Debug, Default)]
 struct RefusalLimit {
-    /// When [`REFUSALS_AT_ONCE`] lines are allowed again. Each line moves this by one period.
-    rested_at_ms: u64,
+    lines: Recent,
     /// Refused requests without a line since the last line.
     unwritten: u64,
 }
@@ -92,12 +92,10 @@ struct RefusalLimit {
 impl RefusalLimit {
     /// Counts a refused request. If it gets a line, returns the number of those before it without one.
     fn count(&mut self, now: Millis) -> Option<u64> {
-        let rested_at_ms = self.rested_at_ms.max(now.0) + REFUSAL_PERIOD_MS;
-        if rested_at_ms > now.0 + REFUSALS_AT_ONCE * REFUSAL_PERIOD_MS {
+        if !self.lines.admits(REFUSALS, now) {
             self.unwritten += 1;
             return None;
         }
-        self.rested_at_ms = rested_at_ms;
         Some(std::mem::take(&mut self.unwritten))
     }
 }
@@ -380,7 +378,7 @@ mod tests {
         let lines = audit.lines();
         assert_eq!(lines.changes.len(), 1);
         assert_eq!(lines.sign_ins.len(), SIGN_INS_MAX);
-        assert_eq!(lines.refusals.len() as u64, REFUSALS_AT_ONCE);
+        assert_eq!(lines.refusals.len() as u64, REFUSALS.at_once);
     }
 
     #[test]
@@ -389,16 +387,16 @@ mod tests {
         let add = |line, is_usual| audit.add(Millis(0), line, is_usual).is_some();
         let refused = |role| line(role, 403, "POST /x");
         let count = |role| (0..100).filter(|_| add(refused(role), false)).count() as u64;
-        assert_eq!(count(Role::None), REFUSALS_AT_ONCE);
-        assert_eq!(count(Role::Admin), REFUSALS_AT_ONCE, "strangers hide no refusal of others");
+        assert_eq!(count(Role::None), REFUSALS.at_once);
+        assert_eq!(count(Role::Admin), REFUSALS.at_once, "strangers hide no refusal of others");
         for status in [200, CLIENT_LEFT, 500] {
             assert!(add(line(Role::Admin, status, "DELETE /jobs/1"), false), "{status}");
         }
         assert!(!add(line(Role::Admin, 503, "POST /queues/mail/jobs"), true), "a put that failed");
-        let next = audit.add(Millis(REFUSAL_PERIOD_MS), refused(Role::None), false);
+        let next = audit.add(Millis(REFUSALS.period_ms), refused(Role::None), false);
         let detail = next.and_then(|line| line.detail);
         assert_eq!(detail.as_deref(), Some("not recorded before this: 80 refused requests"));
-        let more = audit.add(Millis(REFUSAL_PERIOD_MS), refused(Role::None), false);
+        let more = audit.add(Millis(REFUSALS.period_ms), refused(Role::None), false);
         assert!(more.is_none(), "one line a minute");
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::Millis;
 
+use crate::access::rate::{Rate, Recent};
 use crate::access::tokens::{EntryKind, Fingerprint, random_text};
 
 /// The longest time of a session.
@@ -24,6 +25,10 @@ pub(crate) const CODE_S: u64 = 60;
 /// codes of others.
 const CODES_MAX: usize = 10;
 
+/// How often one credential signs in and makes codes. Each time is a line in the record of changes.
+/// Otherwise, a viewer could fill the disk with them: 20 in a minute are 40 KB at most.
+const SIGN_INS: Rate = Rate { at_once: 20, period_ms: 3_000 };
+
 /// What a person signed in with.
 #[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Credential {
@@ -33,18 +38,15 @@ pub(crate) enum Credential {
     Operator,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sessions {
     open: Mutex<Kept<Session>>,
     /// The number of sessions that have begun.
     begun: AtomicU64,
     codes: Mutex<Kept<Code>>,
-}
-
-impl Default for Sessions {
-    fn default() -> Sessions {
-        Sessions { open: Mutex::default(), begun: AtomicU64::new(0), codes: Mutex::default() }
-    }
+    /// The credentials that were used lately, to sign in or to make codes. They are valid, so they are
+    /// not many.
+    recent: Mutex<HashMap<Credential, Recent>>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +89,14 @@ impl Sessions {
             open.remove_oldest(|session| counts[&session.credential] == most);
         }
         open.add(session, SESSION_S, now)
+    }
+
+    /// Counts that this credential, which is valid, signs in or makes a code. False if it did so too
+    /// often lately. A sign-in by a code does not count again.
+    pub(crate) fn admits(&self, credential: Credential, now: Millis) -> bool {
+        let mut recent = lock(&self.recent);
+        recent.retain(|_, of_credential| !of_credential.has_rested(now));
+        recent.entry(credential).or_default().admits(SIGN_INS, now)
     }
 
     /// The session whose cookie has this secret.

@@ -304,6 +304,39 @@ fn a_one_time_code_signs_in_its_maker_once() {
 }
 
 #[test]
+fn a_credential_signs_in_and_makes_codes_only_so_often() {
+    let guarded = Guarded::new(Role::None);
+    let [viewer, operator, _] = &guarded.tokens;
+    let make = |token: &str| guarded.ask_as(token, "POST", "/login_codes");
+    for number in 0..20 {
+        assert_eq!(make(viewer).status, 201, "{number}");
+    }
+    let refused = make(viewer);
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.body["type"], "/console/help#too-many-sign-ins");
+    let browser = request("GET", "/me", &[("host", "127.0.0.1:7300")], b"");
+    let api = &guarded.world.api;
+    let person = api.identify(&browser).unwrap();
+    let sign_in = |token: &str| {
+        let signed_in = api.sign_in(&person, browser.headers(), token);
+        signed_in.err().map(|problem| problem.status)
+    };
+    assert_eq!(sign_in(viewer), Some(429));
+    assert_eq!(sign_in(operator), None, "nobody keeps others from signing in");
+    for _ in 0..100 {
+        make(viewer);
+    }
+    let audit = guarded.ask_as(operator, "GET", "/audit?limit=500").body;
+    let lines = audit["items"].as_array().unwrap();
+    let count = |status: u16| lines.iter().filter(|line| line["status"] == status).count();
+    assert_eq!([count(201), count(429)], [20, 20]);
+    guarded.world.pass(3_000);
+    assert_eq!([make(viewer).status, make(viewer).status], [201, 429]);
+    guarded.world.pass(60_000);
+    assert_eq!(sign_in(viewer), None);
+}
+
+#[test]
 fn an_admin_ends_the_session_of_somebody_else() {
     let guarded = Guarded::new(Role::Viewer);
     let [viewer, operator, admin] = &guarded.tokens;

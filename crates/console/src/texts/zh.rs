@@ -557,6 +557,7 @@ fn chinese_problem(kind: &str) -> &'static str {
         "too-long" => "太长",
         "duplicate" => "任务重复",
         "queue-full" => "队列已满",
+        "too-many-sign-ins" => "登录太频繁",
         "draining" => "服务器正在排空",
         "writes-blocked" => "服务器拒绝写入",
         "too-many-leases" => "租约太多",
