@@ -750,8 +750,7 @@ impl Shared {
             core.loads.add_cold(ColdLoad::List(list));
         }
         core.check_sample();
-        let stream_bytes = self.stream.as_ref().map_or(0, |stream| stream.bytes());
-        self.memory.note_inside(core.memory_bytes() + stream_bytes);
+        self.memory.note_inside(core.memory_bytes());
         core.memory_left.set(0);
         self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
         core.ledger.end_turn(&core.engine);

@@ -78,7 +78,8 @@ impl Core {
 
     /// Memory of jobs, queues and sessions in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        MemoryLimit::inside(&self.engine, self.ledger.locations.count())
+        let tables_bytes = MemoryLimit::inside(&self.engine, self.ledger.locations.count());
+        tables_bytes + self.ledger.journal_bytes()
     }
 
     /// Logs how far the wall clock is ahead of the engine's time. Does nothing if this difference

@@ -288,10 +288,7 @@ impl<'a> Applier<'a> {
             }
             Fact::Value(key, value) => {
                 self.fact(core, key, value)?;
-                self.log.fact(now_ms, key, value);
-                if key != meta::CLOCK_KEY {
-                    gathering.state.fact(key, value);
-                }
+                gathering.write_fact(self.log, now_ms, key, value);
             }
             Fact::Ids(limit) => {
                 self.log.reserve_ids(now_ms, limit);

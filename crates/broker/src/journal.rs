@@ -111,6 +111,11 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
         false
     }
 
+    /// The memory that the journal needs for jobs besides the log, in bytes.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
     /// The position of a reply that depends on an entry. `asked` is the sync policy of the reply's
     /// queue. If it is `None`, the log's setting applies.
     fn rests_on(&self, mark: Mark, asked: Option<QueueSync>) -> Position;

@@ -221,6 +221,12 @@ impl Ledger {
         self.replicates && self.journal.as_ref().is_some_and(|journal| journal.follows())
     }
 
+    /// See [`Journal::memory_bytes`].
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        let replicating = self.journal.as_ref().filter(|_| self.replicates);
+        replicating.map_or(0, |journal| journal.memory_bytes())
+    }
+
     /// Whether records are written. If not, nothing needs to be done for them.
     pub(crate) fn has_journal(&self) -> bool {
         self.journal.is_some()

@@ -362,6 +362,11 @@ impl Log {
         open.append_fact(key, value)
     }
 
+    /// The newest value of a key, if the key has a value.
+    pub fn fact_value(&self, key: &[u8]) -> Option<Box<[u8]>> {
+        self.open_batch().fact_value(key).map(Box::from)
+    }
+
     /// The facts whose keys begin with `prefix`, sorted by their keys.
     pub fn facts_with(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.open_batch().facts_with(prefix)

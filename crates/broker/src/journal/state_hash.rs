@@ -25,7 +25,9 @@ pub(crate) struct StateHash {
     /// The hash of each logged job that is in memory. Nothing can happen to the others.
     /// This is not a hash table, because a growing hash table is rebuilt in one long step.
     jobs: BTreeMap<JobId, u64>,
-    facts: BTreeMap<Box<[u8]>, u64>,
+    /// The sum of the hashes of all facts. The log has the facts themselves, also their old values
+    /// when they change: there can be as many as queues, and their keys can be long.
+    facts: u64,
 }
 
 /// The hash of one job.
@@ -94,8 +96,7 @@ impl StateHash {
 
     /// The state hash of the facts and the jobs in memory, and the number of these jobs.
     pub(crate) fn found(&self) -> (u64, u64) {
-        let hashes = self.jobs.values().chain(self.facts.values());
-        let sum = hashes.fold(0, |sum: u64, hash| sum.wrapping_add(*hash));
+        let sum = self.jobs.values().fold(self.facts, |sum, hash| sum.wrapping_add(*hash));
         (sum, self.jobs.len() as u64)
     }
 
@@ -119,7 +120,7 @@ impl StateHash {
 
     /// The folder has this fact.
     pub(crate) fn remember_fact(&mut self, key: &[u8], value: &[u8]) {
-        self.facts.insert(key.into(), fact_hash(key, value));
+        self.facts = self.facts.wrapping_add(fact_hash(key, value));
     }
 
     pub(crate) fn put(&mut self, id: JobId, hash: u64) {
@@ -139,15 +140,12 @@ impl StateHash {
         self.sum = self.sum.wrapping_sub(before);
     }
 
-    pub(crate) fn fact(&mut self, key: &[u8], value: &[u8]) {
-        let before = if value.is_empty() {
-            self.facts.remove(key)
-        } else {
-            let hash = fact_hash(key, value);
-            self.sum = self.sum.wrapping_add(hash);
-            self.facts.insert(key.into(), hash)
-        };
-        self.sum = self.sum.wrapping_sub(before.unwrap_or_default());
+    /// A fact gets a value instead of the one that the log has. An empty value removes the fact.
+    pub(crate) fn fact(&mut self, key: &[u8], before: Option<&[u8]>, value: &[u8]) {
+        let hash = |value: &[u8]| if value.is_empty() { 0 } else { fact_hash(key, value) };
+        let change = hash(value).wrapping_sub(before.map_or(0, hash));
+        self.sum = self.sum.wrapping_add(change);
+        self.facts = self.facts.wrapping_add(change);
     }
 }
 

@@ -56,8 +56,6 @@ pub struct Stream {
     acknowledged: AtomicU64,
     /// The limit of ids in that group, or in the leader's claim.
     id_limit: AtomicU64,
-    /// The memory of the state hash.
-    bytes: AtomicU64,
     leads: AtomicBool,
     /// The leader may answer until this moment, in milliseconds of the engine's time.
     answer_until_ms: AtomicU64,
@@ -130,7 +128,6 @@ impl Stream {
             gathering: Mutex::new(gathering),
             acknowledged: AtomicU64::new(at.number),
             id_limit: AtomicU64::new(at.id_limit),
-            bytes: AtomicU64::new(0),
             leads: AtomicBool::new(false),
             answer_until_ms: AtomicU64::new(0),
             has_place,
@@ -197,11 +194,6 @@ impl Stream {
     /// The owner can use ids below this limit.
     pub(crate) fn id_limit(&self) -> u64 {
         self.id_limit.load(Ordering::Acquire)
-    }
-
-    /// The memory of the state hash in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
     }
 
     /// The number of the last group that is durable in the folder of this node.
@@ -287,7 +279,6 @@ impl Stream {
             gathering.cut(&self.log);
         }
         let is_ready = !gathering.in_flight && !gathering.sealed.is_empty();
-        self.bytes.store(gathering.state.bytes(), Ordering::Relaxed);
         drop(gathering);
         if is_ready && let Some(on_group) = self.on_group.get() {
             on_group();
@@ -405,6 +396,16 @@ impl Gathering {
         self.unsynced.push_back((group.number, end));
         log.set_gate(None);
         true
+    }
+
+    /// Writes a fact to the log.
+    pub(crate) fn write_fact(&mut self, log: &Log, now_ms: u64, key: &[u8], value: &[u8]) {
+        if key != meta::CLOCK_KEY {
+            // The log has the old value until it gets the new one.
+            let before = log.fact_value(key);
+            self.state.fact(key, before.as_deref(), value);
+        }
+        log.fact(now_ms, key, value);
     }
 
     /// Another queue may get this queue's number.
@@ -586,10 +587,7 @@ impl Journal for StreamJournal {
         let bytes = (key.len() + value.len()) as u64 + ENTRY_BYTES;
         let mut gathering = self.gather(now_ms, bytes);
         gathering.facts.fact(key, value);
-        if key != meta::CLOCK_KEY {
-            gathering.state.fact(key, value);
-        }
-        self.stream.log.fact(now_ms, key, value);
+        gathering.write_fact(&self.stream.log, now_ms, key, value);
         gathering.mark()
     }
 
@@ -613,6 +611,10 @@ impl Journal for StreamJournal {
 
     fn follows(&self) -> bool {
         !self.stream.leads()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.stream.lock().state.bytes()
     }
 
     /// Every reply waits for the stream, whatever the policy of its queue.

@@ -2,6 +2,7 @@
 //! follows.
 
 mod full;
+mod memory;
 
 use std::sync::Arc;
 
@@ -775,4 +776,13 @@ fn a_node_that_takes_over_has_the_notes_and_agrees_about_them() {
     disks[1].crash();
     let new = follow(&disks[1]);
     assert_eq!(notes(&new), kept);
+    // The state hash also knows what the new values replace.
+    lead(&new, START);
+    set(&new, b"a", b"3");
+    set(&new, b"c", b"");
+    assert!(groups(&new).count() > 0);
+    commit(&new, START);
+    drop(new);
+    disks[1].crash();
+    assert_eq!(notes(&follow(&disks[1])), [(b"a".to_vec(), 1)]);
 }

@@ -472,6 +472,11 @@ impl Open {
         Some((key, &place.value))
     }
 
+    /// The newest value of a key, if the key has a value.
+    pub(crate) fn fact_value(&self, key: &[u8]) -> Option<&[u8]> {
+        self.facts.get(key).map(|place| &*place.value)
+    }
+
     /// The facts whose keys begin with `prefix`, sorted by their keys.
     pub(crate) fn facts_with(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let from = (Bound::Included(prefix), Bound::Unbounded);

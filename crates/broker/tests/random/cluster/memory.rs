@@ -1,0 +1,41 @@
+//! The memory that a node needs because it is in a cluster.
+
+use lineshaft_broker::{NewJob, PutRefusal};
+
+use super::{START, commit, follow, lead, pass_on};
+
+/// One put can go beyond the limit by its entry in the table.
+const ENTRY_BYTES: u64 = 36;
+
+#[test]
+fn the_table_of_the_state_hash_is_within_the_limit_of_memory() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let session = leader.turn(START).open_session(0);
+    let before = [&leader, &follower].map(|node| node.memory_usage().used_bytes);
+    let limit = before[0] + 300_000;
+    leader.set_memory_limit(Some(limit));
+    let mut jobs = 0;
+    let refusal = loop {
+        let mut turn = leader.turn(START);
+        let put = turn.caller(session).put(NewJob::default(), [b'x'; 100][..].into());
+        drop(turn);
+        if let Err(refusal) = put.value {
+            break refusal;
+        }
+        jobs += 1;
+        if jobs % 100 == 0 {
+            pass_on(&leader, &follower);
+            commit(&leader, START);
+            commit(&follower, START);
+        }
+    };
+    assert_eq!(refusal, PutRefusal::MemoryFull);
+    pass_on(&leader, &follower);
+    let used = [&leader, &follower].map(|node| node.memory_usage().used_bytes);
+    assert!(used[0] <= limit + ENTRY_BYTES && used[0] > limit - 5_000, "{used:?} of {limit}");
+    // A follower refuses nothing, but it shows the same.
+    let grown = used[1] - before[1];
+    assert!(grown > 285_000, "{grown} bytes for {jobs} jobs");
+}
