@@ -15,13 +15,13 @@ use notation::address::Address;
 use origin::Names;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader,
-    copy_bidirectional,
 };
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
+use crate::cluster::carry::carry;
 use crate::cluster::line::{self, Purpose};
 use crate::cluster::peers::{Peers, Shared};
 use crate::cluster::status::Leader;
@@ -160,7 +160,7 @@ impl Listening {
         let mut client = BufReader::with_capacity(FIRST_BYTES, client);
         if speaks(&mut client, self.silence_max).await? {
             let purpose = Purpose::pass(self.protocol, peer, &self.names);
-            self.shared.pass(client, &purpose).await?;
+            self.shared.pass(client, &purpose, &self.limits).await?;
         }
         Ok(())
     }
@@ -182,15 +182,16 @@ async fn speaks(
 }
 
 impl Shared {
-    /// Copies bytes between a client and the leader, until one of them ends, or another node leads.
+    /// Carries bytes between a client and the leader, until both have ended, or another node leads.
     async fn pass(
         &self,
         mut client: impl AsyncRead + AsyncWrite + Unpin,
         purpose: &Purpose,
+        limits: &LiveLimits,
     ) -> io::Result<()> {
         let (mut link, leader) = self.open_link(purpose, LEADER_MAX).await?;
         tokio::select! {
-            copied = copy_bidirectional(&mut client, &mut link) => copied.map(drop),
+            carried = carry(&mut client, &mut link, limits) => carried,
             () = self.replaced(leader) => Ok(()),
         }
     }
@@ -243,6 +244,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, duplex};
 
     use super::*;
+    use crate::config::Config;
 
     const ENOUGH: Duration = Duration::from_hours(1);
 
@@ -275,8 +277,9 @@ mod tests {
         far.write_all(&sent).await.expect("there is room");
         far.shutdown().await.expect("an end");
         assert!(speaks(&mut near, None).await.expect("bytes"));
-        let (mut link, mut leader) = duplex(4 * FIRST_BYTES);
-        let passing = async move { copy_bidirectional(&mut near, &mut link).await };
+        let (link, mut leader) = duplex(4 * FIRST_BYTES);
+        let limits = LiveLimits::new(&Config::default().limits, 1024, 128);
+        let passing = carry(near, link, &limits);
         let answering = async move {
             let mut all = Vec::new();
             leader.read_to_end(&mut all).await.expect("an end");

@@ -17,7 +17,7 @@ use origin::Reach;
 use replica::node::Input;
 use replica::report::Report;
 use replica::{Incarnation, Lineage, NodeId};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::UnboundedSender;
@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
+use crate::cluster::carry::carry;
 use crate::cluster::copy::send::Sending;
 use crate::cluster::handshakes::Handshakes;
 use crate::cluster::keys::Keys;
@@ -36,7 +37,7 @@ use crate::cluster::status::{Leader, Status};
 use crate::config::Config;
 use crate::config::listener::{Access, Listener};
 use crate::config::protocol::Protocol;
-use crate::net::limits::LiveLimits;
+use crate::net::limits::{LiveLimits, Slot};
 use crate::process::clock::Clock;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 use crate::web::thread::Door;
@@ -65,6 +66,11 @@ pub(crate) struct Identity {
 
 /// A link that another node has opened.
 type NodeLink = tokio_rustls::server::TlsStream<TcpStream>;
+
+/// The other end of a client's connection in this process, and the place of the connection. The link
+/// takes descriptors, too. So the place is taken until the link has ended, also if the connection ends
+/// before. A site has no such places: its own connections give way to each other.
+type Arrived = (StdUnixStream, Option<Arc<Slot>>);
 
 /// How connections from other nodes reach the I/O threads of a leader.
 pub(crate) struct Entrance {
@@ -99,19 +105,20 @@ impl Entrance {
         Entrance { doors, limits, inboxes, next: AtomicUsize::new(0), http, admin }
     }
 
-    /// Gives a connection with one request to the site. Returns the other end of it.
-    fn arrive_at_site(&self, client: HttpClient) -> Option<StdUnixStream> {
+    /// Gives a connection with one request to the site.
+    fn arrive_at_site(&self, client: HttpClient) -> Option<Arrived> {
         let HttpClient { address, is_tls, certificate, host } = client;
         let peer = http_api::Peer { address, is_tls, certificate, ..Default::default() };
-        self.http.as_ref()?.arrive(peer, host.into_iter().collect()).ok()
+        let socket = self.http.as_ref()?.arrive(peer, host.into_iter().collect()).ok()?;
+        Some((socket, None))
     }
 
-    /// Gives a connection to an I/O thread. Returns the other end of it. `hosts` are the names of the
-    /// other node, which its clients use.
-    fn arrive(&self, protocol: Protocol, peer: Peer, hosts: Vec<String>) -> Option<StdUnixStream> {
+    /// Gives a connection to an I/O thread. `hosts` are the names of the other node, which its clients
+    /// use.
+    fn arrive(&self, protocol: Protocol, peer: Peer, hosts: Vec<String>) -> Option<Arrived> {
         if protocol == Protocol::KestrelAdmin {
             let peer = http_api::Peer { address: peer.address(), ..Default::default() };
-            return self.admin.as_ref()?.arrive(peer, hosts).ok();
+            return Some((self.admin.as_ref()?.arrive(peer, hosts).ok()?, None));
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
         let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
@@ -120,9 +127,10 @@ impl Entrance {
         theirs.set_nonblocking(true).ok()?;
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
         let (listener, open) = (listener.clone(), open.clone());
-        let socket = theirs.into();
-        self.inboxes[at].arrive(Arrival { socket, slot, listener, open, tls: None });
-        Some(ours)
+        let arrival =
+            Arrival { socket: theirs.into(), slot: slot.clone(), listener, open, tls: None };
+        self.inboxes[at].arrive(arrival);
+        Some((ours, Some(slot)))
     }
 }
 
@@ -267,11 +275,12 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
         }
         Purpose::Pass(protocol, peer, hosts) => {
             let entrance = shared.entered().await?;
-            carry(&mut link, entrance.arrive(protocol, peer, hosts), gone).await
+            let arrived = entrance.arrive(protocol, peer, hosts);
+            serve_client(&mut link, arrived, &entrance.limits, gone).await
         }
         Purpose::Http(client) => {
             let entrance = shared.entered().await?;
-            carry(&mut link, entrance.arrive_at_site(client), gone).await
+            serve_client(&mut link, entrance.arrive_at_site(client), &entrance.limits, gone).await
         }
         Purpose::Copy(lineage) => {
             let refusal = shared.why_no_copy(lineage);
@@ -280,17 +289,18 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
     }
 }
 
-/// Copies bytes between a link and the connection of its client in this process, until one of them
-/// ends, or the process behind the link is gone.
-async fn carry(
+/// Carries bytes between a link and the connection of its client in this process, until both have
+/// ended, or the process behind the link is gone.
+async fn serve_client(
     link: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    arrived: Option<StdUnixStream>,
+    arrived: Option<Arrived>,
+    limits: &LiveLimits,
     gone: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let socket = arrived.ok_or(ErrorKind::ConnectionRefused)?;
+    let (socket, _slot) = arrived.ok_or(ErrorKind::ConnectionRefused)?;
     let mut socket = UnixStream::from_std(socket)?;
     tokio::select! {
-        copied = copy_bidirectional(link, &mut socket) => copied.map(drop),
+        carried = carry(link, &mut socket, limits) => carried,
         () = gone => Err(ErrorKind::TimedOut.into()),
     }
 }
@@ -515,6 +525,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use testkit::tls::certificates::{Authority, Identity};
     use tokio::io::{AsyncReadExt as _, duplex};
     use tokio::sync::mpsc::unbounded_channel;
@@ -561,12 +573,40 @@ mod tests {
         }
         let mut client = UnixStream::from_std(theirs).expect("a socket");
         client.write_all(&[b'x'; 1000]).await.expect("the kernel takes it");
-        let carried = carry(&mut link, Some(ours), reporters.gone(Some(7))).await;
-        assert_eq!(carried.expect_err("its process is gone").kind(), ErrorKind::TimedOut);
+        let limits = LiveLimits::new(&Config::default().limits, 1024, 128);
+        let gone = reporters.gone(Some(7));
+        let served = serve_client(&mut link, Some((ours, None)), &limits, gone).await;
+        assert_eq!(served.expect_err("its process is gone").kind(), ErrorKind::TimedOut);
         // What the client has not been told is lost with the socket. It notices the end.
         let mut rest = Vec::new();
         let _ = client.read_to_end(&mut rest).await;
         assert!(rest.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_has_its_place_until_it_ends() {
+        let config = Config::default();
+        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
+        let inbox = Arc::<Inbox>::default();
+        let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no thread opens it"));
+        let opens =
+            Protocol::ALL.map(|protocol| (protocol == Protocol::Beanstalk).then(|| open.clone()));
+        let doors = [None, None];
+        let entrance = Entrance::new(&config, &opens, limits.clone(), vec![inbox.clone()], doors);
+        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        // The client has sent `quit`, but does not close. The connection ends without it.
+        drop(inbox.take_arrivals());
+        let (mut link, mut client) = duplex(64);
+        let serving = tokio::spawn(async move {
+            serve_client(&mut link, arrived, &entrance.limits, pending()).await
+        });
+        let mut replies = Vec::new();
+        client.read_to_end(&mut replies).await.expect("the end of the connection");
+        assert_eq!(limits.open(), 1, "the link is still there");
+        sleep(Duration::from_hours(1)).await;
+        assert_eq!(limits.open(), 0);
+        let served = serving.await.expect("no panic");
+        assert_eq!(served.expect_err("the client is late").kind(), ErrorKind::TimedOut);
     }
 
     #[tokio::test]

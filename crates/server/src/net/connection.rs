@@ -87,7 +87,7 @@ pub(crate) struct Connection {
     /// The TLS layer between socket and dialect, if the connection speaks TLS.
     tls: Option<Box<TlsStream>>,
     /// Counts the connection as open until the connection is dropped.
-    slot: Slot,
+    slot: Arc<Slot>,
     listener: Arc<Listener>,
     /// Opens the session. `None` after the session is open.
     open: Option<Arc<OpenSession>>,
@@ -159,7 +159,7 @@ impl Connection {
     pub(crate) fn new(
         socket: OwnedFd,
         tls: Option<Box<TlsStream>>,
-        slot: Slot,
+        slot: Arc<Slot>,
         listener: Arc<Listener>,
         open: Arc<OpenSession>,
     ) -> Connection {

@@ -181,7 +181,8 @@ impl HeldInTotal {
     }
 }
 
-/// Counts one open connection until it is dropped.
+/// Counts one open connection until it is dropped. The client of another node shares it with the
+/// link that carries its bytes.
 #[derive(Debug)]
 pub(crate) struct Slot {
     limits: Arc<LiveLimits>,
@@ -368,7 +369,7 @@ impl LiveLimits {
     /// Counts a new connection. Returns `None` if its address has too many connections. The caller
     /// checks the total limit before it accepts a connection. At that limit, clients wait in the
     /// accept queue.
-    pub(crate) fn admit(self: &Arc<Self>, peer: Peer, protocol: Protocol) -> Option<Slot> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: Peer, protocol: Protocol) -> Option<Arc<Slot>> {
         if let Some(address) = peer.counted_address() {
             let most = self.connections_per_address.load(Ordering::Relaxed);
             let mut addresses = self.addresses();
@@ -381,7 +382,7 @@ impl LiveLimits {
             *count += 1;
         }
         self.open[protocol as usize].fetch_add(1, Ordering::Relaxed);
-        Some(Slot { limits: self.clone(), peer, protocol })
+        Some(Arc::new(Slot { limits: self.clone(), peer, protocol }))
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -441,7 +442,7 @@ mod tests {
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         let peer = |host: &str| Peer::Host((host.parse::<IpAddr>().unwrap(), 7).into());
         let admit = |peer| live.admit(peer, Protocol::Beanstalk);
-        let many: Vec<Slot> = (0..9).filter_map(|_| admit(peer("192.0.2.1"))).collect();
+        let many: Vec<Arc<Slot>> = (0..9).filter_map(|_| admit(peer("192.0.2.1"))).collect();
         assert_eq!((many.len(), live.open()), (9, 9), "without a limit all clients are accepted");
         limits.connections_per_address = Some(2);
         live.set(&limits);
@@ -450,7 +451,7 @@ mod tests {
         let first = admit(peer("192.0.2.1"));
         let _second = admit(peer("::ffff:192.0.2.1"));
         assert!(admit(peer("192.0.2.1")).is_none());
-        let _others: Vec<Slot> =
+        let _others: Vec<Arc<Slot>> =
             (0..5).filter_map(|_| live.admit(Peer::Local, Protocol::Gearman)).collect();
         assert!(admit(peer("192.0.2.2")).is_some());
         assert_eq!(live.open(), 7);
@@ -479,7 +480,7 @@ mod tests {
         // Addresses of version 4 and the own machine have no network in common.
         let hosts = ["::ffff:192.0.2.1", "::ffff:192.0.2.2", "::ffff:198.51.100.1", "::1", "::2"];
         let hosts = [&hosts[..], &["fe80::1", "fe80::2", "fe80::3"]].concat();
-        let slots: Vec<Slot> = hosts.iter().filter_map(|host| admit(host)).collect();
+        let slots: Vec<Arc<Slot>> = hosts.iter().filter_map(|host| admit(host)).collect();
         assert_eq!(slots.len(), hosts.len());
     }
 

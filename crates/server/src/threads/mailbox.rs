@@ -85,7 +85,7 @@ pub(crate) struct Arrival {
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
     /// Counts the connection as open. It also has the client's address.
-    pub(crate) slot: Slot,
+    pub(crate) slot: Arc<Slot>,
     /// The listener to which the client connected.
     pub(crate) listener: Arc<Listener>,
     /// Opens the session of the connection.
