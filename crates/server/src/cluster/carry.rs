@@ -9,13 +9,20 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
+use broker::Broker;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::time::timeout;
 
+use crate::net::connection::TLS_BYTES;
 use crate::net::limits::LiveLimits;
 
 /// So many bytes are on their way in one direction. Each link has two such buffers.
 const BUFFER_BYTES: usize = 4 << 10;
+/// Memory of a link at each of its nodes: its TLS and its buffers.
+pub(super) const LINK_BYTES: u64 = TLS_BYTES + 2 * BUFFER_BYTES as u64;
+/// Memory of the task that serves a client or a link, with the short buffer for its first bytes. An
+/// estimate.
+pub(super) const TASK_BYTES: u64 = 4 << 10;
 /// How long a client may take to end its side after the server has ended its own, and the client has
 /// got all replies.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -74,8 +81,28 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), piece: &[u8]) -> io::Result<()
     to.flush().await
 }
 
+/// Memory that counts among that of connections until this value is dropped.
+pub(super) struct Counted<'a> {
+    broker: &'a Broker,
+    bytes: u64,
+}
+
+impl<'a> Counted<'a> {
+    pub(super) fn new(broker: &'a Broker, bytes: u64) -> Counted<'a> {
+        broker.add_outside_bytes(bytes.cast_signed());
+        Counted { broker, bytes }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.broker.add_outside_bytes(-self.bytes.cast_signed());
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use broker::{EngineSetup, Millis};
     use tokio::io::duplex;
     use tokio::time::{Instant, sleep};
 
@@ -89,6 +116,17 @@ mod tests {
         let mut limits = Config::default().limits;
         limits.unsent_time = UNSENT_TIME;
         LiveLimits::new(&limits, 1024, 128)
+    }
+
+    #[test]
+    fn a_link_counts_as_memory_while_it_lives() {
+        let broker = Broker::memory(EngineSetup::default(), Millis(0));
+        let used = || broker.memory_usage().used_bytes;
+        let before = used();
+        let link = Counted::new(&broker, LINK_BYTES);
+        assert_eq!(used(), before + LINK_BYTES);
+        drop(link);
+        assert_eq!(used(), before);
     }
 
     #[tokio::test(start_paused = true)]

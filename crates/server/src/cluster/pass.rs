@@ -21,11 +21,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use crate::cluster::carry::carry;
+use crate::cluster::carry::{Counted, LINK_BYTES, TASK_BYTES, carry};
 use crate::cluster::line::{self, Purpose};
 use crate::cluster::peers::{Peers, Shared};
 use crate::cluster::status::Leader;
 use crate::config::protocol::Protocol;
+use crate::net::connection::TLS_BYTES;
 use crate::net::limits::LiveLimits;
 use crate::net::listen::Endpoint;
 use crate::net::tls::Certificates;
@@ -139,6 +140,8 @@ impl Listening {
     /// Serves one connection to its end. The client notices every failure as the end.
     async fn serve(&self, socket: impl AsyncRead + AsyncWrite + Unpin, peer: Peer) {
         let Some(_slot) = self.limits.admit(peer, self.protocol) else { return };
+        let tls_bytes = if self.certificates.is_some() { TLS_BYTES } else { 0 };
+        let _memory = Counted::new(&self.shared.broker, TASK_BYTES + tls_bytes);
         let _ = match &self.certificates {
             None => self.pass(socket, peer).await,
             Some(certificates) => {
@@ -190,6 +193,7 @@ impl Shared {
         limits: &LiveLimits,
     ) -> io::Result<()> {
         let (mut link, leader) = self.open_link(purpose, LEADER_MAX).await?;
+        let _memory = Counted::new(&self.broker, LINK_BYTES);
         tokio::select! {
             carried = carry(&mut client, &mut link, limits) => carried,
             () = self.replaced(leader) => Ok(()),

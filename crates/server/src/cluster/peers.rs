@@ -17,6 +17,7 @@ use origin::Reach;
 use replica::node::Input;
 use replica::report::Report;
 use replica::{Incarnation, Lineage, NodeId};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
@@ -25,7 +26,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::carry::carry;
+use crate::cluster::carry::{Counted, LINK_BYTES, TASK_BYTES, carry};
 use crate::cluster::copy::send::Sending;
 use crate::cluster::handshakes::Handshakes;
 use crate::cluster::keys::Keys;
@@ -52,6 +53,12 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(50);
 /// The first connections of clients can come before a new leader serves.
 const ENTRANCE_MAX: Duration = Duration::from_secs(15);
+
+/// A link has a buffer for lines of this size. Most lines are shorter.
+const LINES_BYTES: usize = 512;
+/// The kernel keeps about so many bytes between a link and the connection of its client. What a client
+/// does not read must wait in the outbox of its connection, which has limits.
+const SOCKET_BYTES: usize = 16 << 10;
 
 /// Links that have not shown a certificate yet. At the limit, one of them gives way to a new one.
 const HANDSHAKES_MAX: usize = 64;
@@ -123,8 +130,10 @@ impl Entrance {
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
         let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
         let (ours, theirs) = StdUnixStream::pair().ok()?;
-        ours.set_nonblocking(true).ok()?;
-        theirs.set_nonblocking(true).ok()?;
+        for socket in [&ours, &theirs] {
+            socket.set_nonblocking(true).ok()?;
+            sockopt::set_socket_send_buffer_size(socket, SOCKET_BYTES).ok()?;
+        }
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
         let (listener, open) = (listener.clone(), open.clone());
         let arrival =
@@ -149,7 +158,7 @@ pub(crate) struct Shared {
     /// A place for each attempt to reach the leader for a client.
     pub(super) connects: Semaphore,
     reporters: Reporters,
-    broker: Broker,
+    pub(super) broker: Broker,
     stream: Arc<Stream>,
     clock: Clock,
     events: UnboundedSender<Event>,
@@ -259,7 +268,8 @@ async fn accept_links<Served: Future<Output = ()> + Send + 'static>(
 
 /// Serves one link to its end.
 async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
-    let mut link = BufReader::new(link);
+    let _memory = Counted::new(&shared.broker, TASK_BYTES + LINK_BYTES);
+    let mut link = BufReader::with_capacity(LINES_BYTES, link);
     let line = timeout(SILENCE_MAX, line::read(&mut link)).await??;
     let (line, process) = line::split_process(&line);
     if let Some(process) = process {
@@ -526,6 +536,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::io::Write as _;
 
     use testkit::tls::certificates::{Authority, Identity};
     use tokio::io::{AsyncReadExt as _, duplex};
@@ -583,16 +594,36 @@ mod tests {
         assert!(rest.is_empty());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_link_has_its_place_until_it_ends() {
-        let config = Config::default();
-        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
-        let inbox = Arc::<Inbox>::default();
+    /// An entrance for clients of beanstalkd, without the I/O thread behind it.
+    fn entrance(limits: &Arc<LiveLimits>, inbox: &Arc<Inbox>) -> Entrance {
         let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no thread opens it"));
         let opens =
             Protocol::ALL.map(|protocol| (protocol == Protocol::Beanstalk).then(|| open.clone()));
-        let doors = [None, None];
-        let entrance = Entrance::new(&config, &opens, limits.clone(), vec![inbox.clone()], doors);
+        let inboxes = vec![inbox.clone()];
+        Entrance::new(&Config::default(), &opens, limits.clone(), inboxes, [None, None])
+    }
+
+    #[test]
+    fn what_a_passed_client_does_not_read_waits_in_its_outbox() {
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
+        let inbox = Arc::<Inbox>::default();
+        let entrance = entrance(&limits, &inbox);
+        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        let (_ours, _slot) = arrived.expect("there is room");
+        let arrival = inbox.take_arrivals().pop().expect("it has arrived");
+        let mut socket = StdUnixStream::from(arrival.socket);
+        let mut taken = 0;
+        while let Ok(count) = socket.write(&[b'x'; 1000]) {
+            taken += count;
+        }
+        assert!((1000..=4 * SOCKET_BYTES).contains(&taken), "{taken} bytes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_has_its_place_until_it_ends() {
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
+        let inbox = Arc::<Inbox>::default();
+        let entrance = entrance(&limits, &inbox);
         let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
         // The client has sent `quit`, but does not close. The connection ends without it.
         drop(inbox.take_arrivals());

@@ -66,7 +66,7 @@ pub(crate) struct Sent {
 }
 
 /// Extra memory of a TLS connection after its handshake, measured with a thousand connections.
-const TLS_BYTES: u64 = 7 << 10;
+pub(crate) const TLS_BYTES: u64 = 7 << 10;
 
 /// Memory that one or more connections use, in bytes.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
