@@ -19,7 +19,8 @@
 //! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS;
 //!   `handshakes.rs`: the limit of those that are not known yet; `line.rs`: their lines;
 //!   `reporters.rs`: which of their processes live. `pass.rs`, `pass_http.rs`: pass the clients of a
-//!   follower on to the leader; `carry.rs`: carries their bytes, at both nodes.
+//!   follower on to the leader; `carry.rs`: carries their bytes, at both nodes;
+//!   `connects.rs`: how many of them connect to the leader at once.
 //! - `status.rs`: what the node says about itself. `view.rs`: the whole cluster, for the API.
 //!
 //! Invariant: a process leads at most once, and has one folder. A leader that is deposed ends at once,
@@ -28,6 +29,7 @@
 
 mod apply;
 mod carry;
+mod connects;
 pub(crate) mod copy;
 pub(crate) mod follower;
 mod guards;

@@ -74,6 +74,16 @@ impl Purpose {
         Purpose::Pass(protocol, peer, names.take_while(fits).map(str::to_owned).collect())
     }
 
+    /// The address of the client, if it has one, as [`Peer::counted_address`].
+    pub(crate) fn counted_address(&self) -> Option<IpAddr> {
+        let peer = match self {
+            Purpose::Pass(_, peer, _) => *peer,
+            Purpose::Http(client) => Peer::Host(SocketAddr::new(client.address?, 0)),
+            Purpose::Report(_) | Purpose::Copy(_) => return None,
+        };
+        peer.counted_address()
+    }
+
     /// The line, without its end.
     pub(crate) fn encode(&self) -> String {
         match self {

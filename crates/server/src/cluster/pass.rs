@@ -6,7 +6,7 @@
 //! So a client that only connects must not cause one.
 
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,12 @@ use notation::address::Address;
 use origin::Names;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader,
+    Interest,
 };
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, client, server};
 
 use crate::cluster::carry::{Counted, LINK_BYTES, TASK_BYTES, carry};
 use crate::cluster::line::{self, Purpose};
@@ -35,9 +36,6 @@ use crate::threads::mailbox::Peer;
 /// A client that comes while nobody leads waits this long.
 pub(super) const LEADER_MAX: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(50);
-/// Attempts to reach the leader at once. Reports need the same threads at both ends, so many clients
-/// that come at once wait for each other. A leader has places for the handshakes of some followers.
-pub(super) const CONNECTS_MAX: usize = 16;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// So much of a client's first bytes stays here until it has a link. Each client has such a buffer.
 const FIRST_BYTES: usize = 512;
@@ -47,7 +45,7 @@ const SITE_SILENCE_MAX: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A link to the leader.
-pub(super) type Link = tokio_rustls::client::TlsStream<tokio::net::TcpStream>;
+pub(super) type Link = client::TlsStream<TcpStream>;
 
 /// The listeners whose connections are passed on, until this value is dropped. Connections that were
 /// accepted before go on.
@@ -59,6 +57,32 @@ impl Drop for Passing {
         for task in &self.0 {
             task.abort();
         }
+    }
+}
+
+/// The connection of a client.
+trait Client: AsyncRead + AsyncWrite + Unpin {
+    /// Waits until the connection is broken: the client has reset it, or its machine is lost. The end
+    /// of what the client sends is no such sign: see [`speaks`].
+    fn broken(&self) -> impl Future<Output = ()> + Send;
+}
+
+impl Client for TcpStream {
+    async fn broken(&self) {
+        // If the runtime ends, this connection does, too.
+        let _ = self.ready(Interest::ERROR).await;
+    }
+}
+
+impl Client for UnixStream {
+    async fn broken(&self) {
+        let _ = self.ready(Interest::ERROR).await;
+    }
+}
+
+impl<Inner: Client> Client for server::TlsStream<Inner> {
+    fn broken(&self) -> impl Future<Output = ()> + Send {
+        self.get_ref().0.broken()
     }
 }
 
@@ -138,7 +162,7 @@ async fn accept(listening: Arc<Listening>) {
 
 impl Listening {
     /// Serves one connection to its end. The client notices every failure as the end.
-    async fn serve(&self, socket: impl AsyncRead + AsyncWrite + Unpin, peer: Peer) {
+    async fn serve(&self, socket: impl Client, peer: Peer) {
         let Some(_slot) = self.limits.admit(peer, self.protocol) else { return };
         let tls_bytes = if self.certificates.is_some() { TLS_BYTES } else { 0 };
         let _memory = Counted::new(&self.shared.broker, TASK_BYTES + tls_bytes);
@@ -155,11 +179,7 @@ impl Listening {
     }
 
     /// Waits until the client speaks, and passes it on.
-    async fn pass(
-        &self,
-        client: impl AsyncRead + AsyncWrite + Unpin,
-        peer: Peer,
-    ) -> io::Result<()> {
+    async fn pass(&self, client: impl Client, peer: Peer) -> io::Result<()> {
         let mut client = BufReader::with_capacity(FIRST_BYTES, client);
         if speaks(&mut client, self.silence_max).await? {
             let purpose = Purpose::pass(self.protocol, peer, &self.names);
@@ -184,15 +204,28 @@ async fn speaks(
     Ok(!first.is_empty())
 }
 
+/// Waits for `opening`, unless the connection of the client breaks first. Then nobody needs the link,
+/// and its handshake is left out if it has not begun.
+async fn unless_broken<Opened>(
+    broken: impl Future<Output = ()>,
+    opening: impl Future<Output = io::Result<Opened>>,
+) -> io::Result<Opened> {
+    tokio::select! {
+        opened = opening => opened,
+        () = broken => Err(io::ErrorKind::ConnectionReset.into()),
+    }
+}
+
 impl Shared {
     /// Carries bytes between a client and the leader, until both have ended, or another node leads.
     async fn pass(
         &self,
-        mut client: impl AsyncRead + AsyncWrite + Unpin,
+        mut client: BufReader<impl Client>,
         purpose: &Purpose,
         limits: &LiveLimits,
     ) -> io::Result<()> {
-        let (mut link, leader) = self.open_link(purpose, LEADER_MAX).await?;
+        let opening = self.open_link(purpose, LEADER_MAX);
+        let (mut link, leader) = unless_broken(client.get_ref().broken(), opening).await?;
         let _memory = Counted::new(&self.broker, LINK_BYTES);
         tokio::select! {
             carried = carry(&mut client, &mut link, limits) => carried,
@@ -206,7 +239,7 @@ impl Shared {
         purpose: &Purpose,
         wait: Duration,
     ) -> io::Result<(Link, Leader)> {
-        let (mut link, leader) = self.reach_leader(wait).await?;
+        let (mut link, leader) = self.reach_leader(wait, purpose.counted_address()).await?;
         let line = line::with_process(&purpose.encode(), self.identity.incarnation) + "\n";
         link.write_all(line.as_bytes()).await?;
         link.flush().await?;
@@ -220,11 +253,14 @@ impl Shared {
         let _ = known.wait_for(is_other).await;
     }
 
-    async fn reach_leader(&self, wait: Duration) -> io::Result<(Link, Leader)> {
+    async fn reach_leader(
+        &self,
+        wait: Duration,
+        address: Option<IpAddr>,
+    ) -> io::Result<(Link, Leader)> {
         let until = Instant::now() + wait;
         loop {
-            let place = timeout_at(until, self.connects.acquire()).await?;
-            let place = place.expect("nobody closes it");
+            let place = timeout_at(until, self.connects.acquire(address)).await?;
             // It may be another one than before the wait for the place.
             let leader = self.status.leader().borrow().clone();
             let error = match leader {
@@ -245,7 +281,10 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio::task::yield_now;
 
     use super::*;
     use crate::config::Config;
@@ -270,6 +309,39 @@ mod tests {
         let silent = speaks(&mut buffered(near), Some(SITE_SILENCE_MAX)).await;
         assert_eq!(silent.expect_err("it is late").kind(), io::ErrorKind::TimedOut);
         assert!((SITE_SILENCE_MAX..ENOUGH).contains(&begun.elapsed()));
+    }
+
+    /// A client that has sent a byte, and its connection at the follower.
+    async fn speaking(listener: &TcpListener) -> (TcpStream, BufReader<TcpStream>) {
+        let address = listener.local_addr().expect("an address");
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let mut client = client.expect("somebody listens");
+        client.write_all(b"x").await.expect("there is room");
+        let mut near = buffered(accepted.expect("it has connected").0);
+        assert!(speaks(&mut near, None).await.expect("a byte"));
+        (client, near)
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_gone_waits_for_no_link() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let (client, near) = speaking(&listener).await;
+        client.set_zero_linger().expect("an option");
+        // This resets the connection.
+        drop(client);
+        let no_leader = pending::<io::Result<()>>();
+        let opened = unless_broken(near.get_ref().broken(), no_leader).await;
+        assert_eq!(opened.expect_err("it is gone").kind(), io::ErrorKind::ConnectionReset);
+
+        let (mut client, near) = speaking(&listener).await;
+        client.shutdown().await.expect("an end");
+        let opening = async {
+            let count = near.get_ref().peek(&mut [0]).await?;
+            yield_now().await;
+            io::Result::Ok(count)
+        };
+        let opened = unless_broken(near.get_ref().broken(), opening).await;
+        assert_eq!(opened.expect("it waits for its replies"), 0, "it has ended its side");
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,17 +22,17 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::carry::{Counted, LINK_BYTES, TASK_BYTES, carry};
+use crate::cluster::connects::Connects;
 use crate::cluster::copy::send::Sending;
 use crate::cluster::handshakes::Handshakes;
 use crate::cluster::keys::Keys;
 use crate::cluster::line::{self, Answer, HttpClient, Purpose};
 use crate::cluster::node::Event;
-use crate::cluster::pass::CONNECTS_MAX;
 use crate::cluster::reporters::Reporters;
 use crate::cluster::status::{Leader, Status};
 use crate::config::Config;
@@ -155,8 +155,7 @@ pub(crate) struct Shared {
     pub(super) keys: Keys,
     pub(super) status: Arc<Status>,
     pub(super) identity: Identity,
-    /// A place for each attempt to reach the leader for a client.
-    pub(super) connects: Semaphore,
+    pub(super) connects: Connects,
     reporters: Reporters,
     pub(super) broker: Broker,
     stream: Arc<Stream>,
@@ -185,7 +184,7 @@ impl Peers {
             keys,
             status,
             reporters: Reporters::new(identity.incarnation),
-            connects: Semaphore::new(CONNECTS_MAX),
+            connects: Connects::default(),
             identity,
             broker,
             stream,
