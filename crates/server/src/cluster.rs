@@ -20,7 +20,7 @@
 //!   `handshakes.rs`: the limit of those that are not known yet; `line.rs`: their lines;
 //!   `reporters.rs`: which of their processes live. `pass.rs`, `pass_http.rs`: pass the clients of a
 //!   follower on to the leader; `carry.rs`: carries their bytes, at both nodes;
-//!   `connects.rs`: how many of them connect to the leader at once.
+//!   `connects.rs`: how many of them connect to the leader at once; `tls_steps.rs`: their own TLS.
 //! - `status.rs`: what the node says about itself. `view.rs`: the whole cluster, for the API.
 //!
 //! Invariant: a process leads at most once, and has one folder. A leader that is deposed ends at once,
@@ -45,6 +45,7 @@ mod pass_http;
 pub(crate) mod peers;
 mod reporters;
 pub(crate) mod status;
+mod tls_steps;
 pub(crate) mod view;
 
 use broker::ApplyError;

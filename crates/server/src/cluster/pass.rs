@@ -170,7 +170,8 @@ impl Listening {
             None => self.pass(socket, peer).await,
             Some(certificates) => {
                 let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
-                match timeout(HANDSHAKE_MAX, handshake).await {
+                let driven = self.shared.tls_steps.drive(handshake);
+                match timeout(HANDSHAKE_MAX, driven).await {
                     Ok(Ok(socket)) => self.pass(socket, peer).await,
                     Ok(Err(_)) | Err(_) => return,
                 }

@@ -35,6 +35,7 @@ use crate::cluster::line::{self, Answer, HttpClient, Purpose};
 use crate::cluster::node::Event;
 use crate::cluster::reporters::Reporters;
 use crate::cluster::status::{Leader, Status};
+use crate::cluster::tls_steps::Steps;
 use crate::config::Config;
 use crate::config::listener::{Access, Listener};
 use crate::config::protocol::Protocol;
@@ -156,6 +157,7 @@ pub(crate) struct Shared {
     pub(super) status: Arc<Status>,
     pub(super) identity: Identity,
     pub(super) connects: Connects,
+    pub(super) tls_steps: Steps,
     reporters: Reporters,
     pub(super) broker: Broker,
     stream: Arc<Stream>,
@@ -185,6 +187,7 @@ impl Peers {
             status,
             reporters: Reporters::new(identity.incarnation),
             connects: Connects::default(),
+            tls_steps: Steps::default(),
             identity,
             broker,
             stream,
