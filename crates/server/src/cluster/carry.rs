@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 4 << 10;
 pub(super) const LINK_BYTES: u64 = TLS_BYTES + 2 * BUFFER_BYTES as u64;
 /// Memory of the task that serves a client or a link, with the short buffer for its first bytes. An
 /// estimate.
-pub(super) const TASK_BYTES: u64 = 4 << 10;
+pub(super) const TASK_BYTES: u64 = 5 << 10;
 /// How long a client may take to end its side after the server has ended its own, and the client has
 /// got all replies.
 const REST_MAX: Duration = Duration::from_secs(5);

@@ -168,15 +168,22 @@ impl Listening {
         let _memory = Counted::new(&self.shared.broker, TASK_BYTES + tls_bytes);
         let _ = match &self.certificates {
             None => self.pass(socket, peer).await,
-            Some(certificates) => {
-                let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
-                let driven = self.shared.tls_steps.drive(handshake);
-                match timeout(HANDSHAKE_MAX, driven).await {
-                    Ok(Ok(socket)) => self.pass(socket, peer).await,
-                    Ok(Err(_)) | Err(_) => return,
-                }
-            }
+            // In a box, because most clients speak no TLS, and their tasks would be as large.
+            Some(certificates) => Box::pin(self.pass_tls(certificates, socket, peer)).await,
         };
+    }
+
+    /// Shakes hands with the client, and then passes it on.
+    async fn pass_tls(
+        &self,
+        certificates: &Certificates,
+        socket: impl Client,
+        peer: Peer,
+    ) -> io::Result<()> {
+        let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
+        let driven = self.shared.tls_steps.drive(handshake);
+        let client = timeout(HANDSHAKE_MAX, driven).await??;
+        self.pass(client, peer).await
     }
 
     /// Waits until the client speaks, and passes it on.
@@ -184,7 +191,7 @@ impl Listening {
         let mut client = BufReader::with_capacity(FIRST_BYTES, client);
         if speaks(&mut client, self.silence_max).await? {
             let purpose = Purpose::pass(self.protocol, peer, &self.names);
-            self.shared.pass(client, &purpose, &self.limits).await?;
+            self.shared.pass(&mut client, &purpose, &self.limits).await?;
         }
         Ok(())
     }
@@ -221,15 +228,16 @@ impl Shared {
     /// Carries bytes between a client and the leader, until both have ended, or another node leads.
     async fn pass(
         &self,
-        mut client: BufReader<impl Client>,
+        client: &mut BufReader<impl Client>,
         purpose: &Purpose,
         limits: &LiveLimits,
     ) -> io::Result<()> {
-        let opening = self.open_link(purpose, LEADER_MAX);
+        // In a box, because the task of the client lasts longer than the handshake of its link.
+        let opening = Box::pin(self.open_link(purpose, LEADER_MAX));
         let (mut link, leader) = unless_broken(client.get_ref().broken(), opening).await?;
         let _memory = Counted::new(&self.broker, LINK_BYTES);
         tokio::select! {
-            carried = carry(&mut client, &mut link, limits) => carried,
+            carried = carry(client, &mut link, limits) => carried,
             () = self.replaced(leader) => Ok(()),
         }
     }
