@@ -596,6 +596,34 @@ fn a_rescue_writes_the_other_jobs_when_the_disk_works_again() {
 }
 
 #[test]
+fn one_step_of_a_rescue_writes_few_jobs() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open_without_limit(&disk);
+    let ids = put(&broker, 0..6000);
+    let session = broker.turn(NOW).open_session(0);
+    for id in ids.iter().skip(1).step_by(2) {
+        broker.turn(NOW).caller(session).finish(*id).value.expect("nobody holds it");
+    }
+    disk.fail_reads(0..u64::MAX);
+    let step = || {
+        broker.commit_step(NOW).expect("the disk can be written");
+        broker.prepare_step().expect("the disk can be written");
+        broker.reclaim_step(NOW)
+    };
+    let error = (0..1000).find_map(|_| step().err()).expect("the segment cannot be read");
+    assert!(matches!(error, log::ReclaimError::Read { .. }), "{error}");
+    let copied = || broker.turn(NOW).log_stats().records_copied;
+    let begin = copied();
+    let mut before = begin;
+    while matches!(step(), Ok(true)) {
+        let after = copied();
+        assert!(after - before <= 128, "{} jobs in one step", after - before);
+        before = after;
+    }
+    assert!(before - begin > 500, "{} jobs were written again", before - begin);
+}
+
+#[test]
 fn a_job_whose_body_is_its_key_keeps_it_in_memory() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);

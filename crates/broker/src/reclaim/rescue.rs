@@ -12,8 +12,10 @@ use log::{BodyReader, Log, ReclaimError, Slot};
 use crate::broker::{Shared, lock};
 use crate::core::{Core, Mover};
 
-/// One step writes jobs until their bodies have at least this many bytes in all.
-const STEP_BYTES_MAX: usize = 1 << 20;
+/// One step writes jobs until their bodies have at least this many bytes in all, and at most this many
+/// jobs. A step of reclaim has the same limits, so that nobody waits long for the broker's lock.
+const STEP_BYTES_MAX: usize = 64 << 10;
+const STEP_JOBS_MAX: usize = 128;
 /// The time from the end of a rescue that left jobs to its next attempt. Meanwhile, these jobs may
 /// end, or the disk may work again.
 const AGAIN_MS: u64 = 60_000;
@@ -101,20 +103,20 @@ impl Core {
         let mut jobs = Vec::new();
         let mut bytes = 0;
         for slot in self.ledger.locations.of_segment(self.rescue.page, segment) {
+            if self.rescue.done.is_some_and(|done| slot <= done) {
+                continue;
+            }
             let (Some(id), Some(location)) =
                 (self.engine.id_at(slot), self.ledger.locations.get(slot))
             else {
                 continue;
             };
-            if self.rescue.done.is_some_and(|done| slot <= done) {
-                continue;
-            }
             let body = self.engine.body(slot);
             bytes += body.len();
             let (log_slot, entry_at) = (location.log_slot, location.entry_at);
             let body = body.resident().cloned();
             jobs.push(Endangered { slot, id, log_slot, entry_at, body });
-            if bytes >= STEP_BYTES_MAX {
+            if bytes >= STEP_BYTES_MAX || jobs.len() >= STEP_JOBS_MAX {
                 break;
             }
         }
