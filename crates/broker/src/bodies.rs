@@ -22,7 +22,7 @@ use engine::{
 };
 use log::{Log, SegmentHold};
 
-use crate::bodies::loads::Load;
+use crate::bodies::loads::{Load, TURN_JOBS};
 use crate::core::Core;
 
 /// If a queue has more ready jobs than this, its new jobs are not taken soon.
@@ -84,6 +84,30 @@ pub(crate) struct StoredBody {
     pub(crate) id: JobId,
     pub(crate) segment: u32,
     pub(crate) entry_at: u32,
+}
+
+/// The next piece of a queue, while the loader looks for its stored bodies.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// The stored bodies, in the order in which their jobs will be taken.
+    pub(crate) found: Vec<StoredBody>,
+    /// These keep the files of the segments of these bodies.
+    holds: BTreeMap<u32, SegmentHold>,
+    /// All jobs that the loader has looked at.
+    ids: Vec<JobId>,
+    /// The bytes of the bodies of these jobs, and their limit.
+    bytes: u64,
+    bytes_max: u64,
+    /// The place of the next job to look at.
+    next: (u64, u64),
+}
+
+impl Ahead {
+    fn is_full(&self) -> bool {
+        self.found.len() >= AHEAD_JOBS
+            || self.ids.len() >= AHEAD_LOOKS
+            || self.bytes >= self.bytes_max
+    }
 }
 
 /// How a queue is loaded ahead.
@@ -308,52 +332,72 @@ impl Core {
         }
     }
 
-    /// The stored bodies of the next piece of a queue, in the order in which its jobs will be taken.
-    /// Also returns holds, which keep the files of these bodies' segments.
-    pub(crate) fn next_stored(
-        &mut self,
-        queue: QueueId,
-        log: &Log,
-    ) -> (Vec<StoredBody>, Vec<SegmentHold>) {
+    /// Begins the next piece of a queue.
+    pub(crate) fn begin_ahead(&mut self, queue: QueueId) -> Ahead {
         let first = Window { next: None, bytes: AHEAD_BYTES_MIN / 2 };
         let window = self.bodies.ahead.entry(queue).or_insert(first);
         window.bytes = (window.bytes * 2).min(AHEAD_BYTES_MAX);
         let window_bytes = window.bytes;
-        // Bodies that are in memory already count, too.
-        let bytes_max = self.bytes_ahead(queue).min(window_bytes);
-        let (mut bytes, mut ids) = (0, Vec::new());
-        let (mut found, mut holds) = (Vec::new(), BTreeMap::new());
+        Ahead { bytes_max: self.bytes_ahead(queue).min(window_bytes), ..Ahead::default() }
+    }
+
+    /// Looks for stored bodies of a piece, at [`TURN_JOBS`] jobs. Returns whether the piece goes on
+    /// behind them: then the next turn calls this again.
+    pub(crate) fn look_ahead(&mut self, queue: QueueId, piece: &mut Ahead, log: &Log) -> bool {
+        let looked = piece.ids.len();
         // Jobs that follow each other are mostly in one segment.
         let mut held = None;
-        for slot in self.engine.ready_jobs(queue).take(AHEAD_LOOKS) {
+        let jobs = self.engine.ready_jobs_from(queue, piece.next).take(TURN_JOBS);
+        for ((priority, order), slot) in jobs {
             let id = self.engine.id_of(slot);
-            ids.push(id);
-            bytes += allocated_bytes(self.engine.body_len(slot) + size_of::<usize>());
+            piece.ids.push(id);
+            piece.next = (priority, order.saturating_add(1));
+            // Bodies that are in memory already count, too.
+            piece.bytes += allocated_bytes(self.engine.body_len(slot) + size_of::<usize>());
             if let Some(location) = self.ledger.locations.get(slot)
                 && location.is_stored()
             {
                 let segment = location.log_slot.segment;
                 if held != Some(segment) {
-                    if let Entry::Vacant(place) = holds.entry(segment) {
+                    if let Entry::Vacant(place) = piece.holds.entry(segment) {
                         let Some(hold) = log.hold(segment) else { continue };
                         place.insert(hold);
                     }
                     held = Some(segment);
                 }
-                found.push(StoredBody { slot, id, segment, entry_at: location.entry_at });
+                piece.found.push(StoredBody { slot, id, segment, entry_at: location.entry_at });
             }
-            if found.len() >= AHEAD_JOBS || bytes >= bytes_max {
+            if piece.is_full() {
                 break;
             }
         }
-        // A consumer that takes the middle job of this piece needs the next piece soon. If all
-        // bodies are there, the next stored body that a client takes begins a new window.
-        if found.is_empty() {
-            self.bodies.ahead.remove(&queue);
-        } else if let Some(window) = self.bodies.ahead.get_mut(&queue) {
-            window.next = ids.get(ids.len() / 2).copied();
+        let goes_on = piece.ids.len() == looked + TURN_JOBS && !piece.is_full();
+        if !goes_on {
+            self.end_ahead(queue, piece);
         }
-        (found, holds.into_values().collect())
+        goes_on
+    }
+
+    /// Decides when the piece behind this one is loaded.
+    fn end_ahead(&mut self, queue: QueueId, piece: &Ahead) {
+        // If all bodies are there, the next stored body that a client takes begins a new window.
+        if piece.found.is_empty() {
+            self.bodies.ahead.remove(&queue);
+            return;
+        }
+        // A consumer that takes the middle job of this piece needs the next piece soon.
+        let middle = piece.ids.get(piece.ids.len() / 2).copied();
+        let is_ready = |id: &JobId| {
+            self.engine.slot(*id).is_ok_and(|slot| self.engine.state_of(slot) == State::Ready)
+        };
+        let next = middle.filter(is_ready);
+        if let Some(window) = self.bodies.ahead.get_mut(&queue) {
+            window.next = next;
+        }
+        if next.is_none() {
+            // It was taken between two turns of this look.
+            self.loads.add_queue(queue);
+        }
     }
 
     /// The limit of bytes of bodies to load ahead for a queue at a time. Bodies beyond a limit of

@@ -630,7 +630,8 @@ impl Broker {
     /// block is left to look at. Only for a broker without threads: see [`Options::clock`].
     pub fn cool_step(&self, now: Millis) -> bool {
         let mut pass = lock(&self.shared.cooling);
-        let has_worked = self.shared.cool_step(&mut pass, now);
+        let shared = &self.shared;
+        let has_worked = shared.cool_step(&mut pass, &mut |act| act(&mut shared.turn(now).core));
         self.shared.note_lag(pass.is_cooling);
         has_worked
     }

@@ -28,7 +28,7 @@ pub(crate) use extension::{Extension, parent_of};
 pub(crate) use gates::GateTerms;
 pub(crate) use lanes::{Closed, Entrant, Lanes, Sorting};
 pub use queue::QueueFacts;
-pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey, ready_place};
+pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey, ready_key, ready_place};
 pub(crate) use walk::Walk;
 
 /// The name of the queue that always exists (spec beanstalkd 6).

@@ -4,7 +4,7 @@
 use engine::{Body, JobId, JobList, Millis, QueueId, SessionId};
 use log::{BlockId, BodyReader, IndexError, Log, OwnedRow};
 
-use crate::bodies::loads::WithCore;
+use crate::bodies::loads::{WithCore, under_lock};
 use crate::broker::{Shared, lock};
 use crate::cold::{BODY_HEAD_BYTES, NextBlocks};
 use crate::core::Core;
@@ -13,18 +13,11 @@ use crate::core::Core;
 const READS: usize = 3;
 /// One load of a queue reads at most this many blocks.
 const LOAD_BLOCKS: usize = 16;
-/// One turn loads at most this many of them. Fewer turns wait less often for the lock.
-const TURN_BLOCKS: usize = 4;
-
-/// Calls `act` with the broker's lock held.
-fn under_lock<T>(with_core: &mut WithCore<'_>, act: impl FnOnce(&mut Core) -> T) -> T {
-    let (mut act, mut result) = (Some(act), None);
-    with_core(&mut |core| result = act.take().map(|act| act(core)));
-    result.expect("the function is called once")
-}
+/// The bodies of the jobs of this many blocks are read together.
+const READ_BLOCKS: usize = 4;
 
 impl Shared {
-    /// Loads cold jobs. Each call of `with_core` takes the broker's lock for a few blocks.
+    /// Loads cold jobs. Each call of `with_core` takes the broker's lock for one block at most.
     pub(crate) fn load_cold(
         &self,
         load: ColdLoad,
@@ -63,7 +56,7 @@ impl Shared {
             while read.peek().is_some() {
                 let (mut loaded, mut is_over) = (Vec::new(), false);
                 let mut count = 0;
-                for (id, read) in read.by_ref().take(TURN_BLOCKS) {
+                for (id, read) in read.by_ref().take(READ_BLOCKS) {
                     let is_with_bodies = with_bodies > 0;
                     with_bodies = with_bodies.saturating_sub(1);
                     match read {
@@ -83,11 +76,9 @@ impl Shared {
                     }
                 }
                 read_bodies(&mut loaded[..count], &mut bytes_left, log, reader);
-                under_lock(with_core, |core| {
-                    for LoadedBlock { id, rows, bodies } in loaded {
-                        core.load_block(id, &rows, bodies, log);
-                    }
-                });
+                for LoadedBlock { id, rows, bodies } in loaded {
+                    under_lock(with_core, |core| core.load_block(id, &rows, bodies, log));
+                }
                 if is_over {
                     return;
                 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use engine::Millis;
 use log::{BlockId, Log};
 
-use crate::bodies::loads::WithCore;
+use crate::bodies::loads::{WithCore, under_lock};
 use crate::broker::Shared;
 use crate::cold::Cooled;
 use crate::cold::loads::Read;
@@ -24,9 +24,10 @@ const PASS_REST: Duration = Duration::from_secs(1);
 const PASS_REST_MAX: Duration = Duration::from_secs(64);
 /// One step looks at this many blocks.
 const STEP_BLOCKS: u32 = 64;
-/// One turn makes this many blocks cold. A turn of the upkeep waits for a turn of each I/O thread,
-/// so turns for single blocks would be slower than clients that put jobs.
-const TURN_BLOCKS: usize = 8;
+/// The rows of this many blocks are read together. Then the turns for these blocks follow each other
+/// without a pause: see [`crate::bodies::loads::TURN_JOBS`]. A turn after a pause waits for a turn of
+/// each I/O thread, so the upkeep would be slower than clients that put jobs.
+const READ_BLOCKS: usize = 8;
 /// While the records of jobs exceed their limit, this many sealed segments without an index are
 /// usual. If there are more, clients put jobs faster than the upkeep can make them cold.
 const USUAL_SEGMENTS: usize = 2;
@@ -95,7 +96,7 @@ impl Shared {
         let began = Instant::now();
         if upkeep.pass_after.is_none_or(|after| after <= began) {
             upkeep.pass_after = None;
-            if self.cool_step(&mut upkeep.pass, now) {
+            if self.cool_step(&mut upkeep.pass, &mut |act| act(&mut self.turn(now).core)) {
                 return Step::WorkedInHaste;
             }
             let has_gained = std::mem::take(&mut upkeep.pass.has_gained);
@@ -123,10 +124,11 @@ impl Shared {
     }
 
     /// Makes some blocks of one segment cold, the newest segment first, if the records of jobs take
-    /// too much memory. Returns false if they do not, or if the pass has visited all blocks.
-    pub(crate) fn cool_step(&self, pass: &mut CoolPass, now: Millis) -> bool {
+    /// too much memory. Returns false if they do not, or if the pass has visited all blocks. Each call
+    /// of `with_core` takes the broker's lock for one block at most.
+    pub(crate) fn cool_step(&self, pass: &mut CoolPass, with_core: &mut WithCore<'_>) -> bool {
         let Some(log) = &self.log else { return false };
-        pass.is_cooling = self.turn(now).core.has_too_many_jobs(pass.is_cooling);
+        pass.is_cooling = under_lock(with_core, |core| core.has_too_many_jobs(pass.is_cooling));
         if !pass.is_cooling {
             return false;
         }
@@ -134,8 +136,7 @@ impl Shared {
         let Some(index) = log.index(at.segment) else { return true };
         let count = index.blocks().len() as u32;
         let end = count.min(at.number + STEP_BLOCKS);
-        let wanted: Vec<BlockId> = {
-            let core = &self.turn(now).core;
+        let wanted: Vec<BlockId> = under_lock(with_core, |core| {
             let is_wanted = |block: &BlockId| {
                 let summary = &index.blocks()[block.number as usize];
                 !pass.hopeless.contains(block)
@@ -143,18 +144,15 @@ impl Shared {
                     && core.has_far_jobs(index.queue_name(summary.queue), summary.list)
             };
             (at.number..end).map(|number| BlockId { number, ..at }).filter(is_wanted).collect()
-        };
-        for blocks in wanted.chunks(TURN_BLOCKS) {
-            let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(now).core);
-            let read = self.read_blocks(blocks, log, with_core);
-            let core = &mut self.turn(now).core;
-            for (block, read) in &read {
+        });
+        for blocks in wanted.chunks(READ_BLOCKS) {
+            for (block, read) in self.read_blocks(blocks, log, with_core) {
                 let Read::Rows(rows) = read else { continue };
-                match core.cool_block(*block, rows) {
+                match under_lock(with_core, |core| core.cool_block(block, &rows)) {
                     Cooled::Yes => pass.has_gained = true,
                     Cooled::NotNow => {}
                     Cooled::Never => {
-                        pass.hopeless.insert(*block);
+                        pass.hopeless.insert(block);
                     }
                 }
             }

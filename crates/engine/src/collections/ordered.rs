@@ -177,6 +177,14 @@ impl<K: Key> Ordered<K> {
         lower.or_else(next).or_else(|| within(&self.last))
     }
 
+    /// The entries whose keys are equal to this key or above it, in order.
+    pub(crate) fn iter_from(&self, key: K) -> impl Iterator<Item = (K, u32)> {
+        let fence = self.runs.range(..=key).next_back().map_or(key, |(fence, _)| *fence);
+        let runs = self.runs.range(fence..).map(|(_, run)| run).chain([&self.last]);
+        let within = move |run: &VecDeque<Entry<K>>| run.partition_point(|entry| entry.key() < key);
+        runs.flat_map(move |run| run.range(within(run)..)).map(Entry::pair)
+    }
+
     /// All entries in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> {
         self.runs.values().flatten().chain(&self.last).map(Entry::pair)
@@ -533,6 +541,10 @@ mod tests {
                     let from = model.range(key..).next().map(|(k, v)| (*k, *v));
                     prop_assert_eq!(ordered.first_from(key), from);
                 }
+            }
+            for key in [0, 1, 5000, 5001, 20_000, u16::MAX] {
+                let from = model.range(key..).map(|(k, v)| (*k, *v));
+                prop_assert!(ordered.iter_from(key).eq(from));
             }
             prop_assert!(ordered.iter().eq(model.into_iter()));
         }

@@ -6,6 +6,7 @@
 use super::Engine;
 use crate::ids::{JobSlot, QueueId};
 use crate::jobs::{Body, JobList, Jobs, State, Tags, is_body_key};
+use crate::queues::{ready_key, ready_place};
 
 impl Engine {
     /// The bytes of memory that [`Engine::store_body`] can free, for all jobs together.
@@ -81,11 +82,16 @@ impl Engine {
         tags.is_some_and(|tags| is_body_key(tags.unique))
     }
 
-    /// The ready jobs of a queue, in the order in which takes get them. The caller must limit the
-    /// number of jobs that it reads.
-    pub fn ready_jobs(&self, queue: QueueId) -> impl Iterator<Item = JobSlot> {
-        let ready = self.queues.get(queue).map(|queue| queue.ready().iter());
-        ready.into_iter().flatten().map(|(_, slot)| JobSlot(slot))
+    /// The ready jobs of a queue from this place on, in the order in which takes get them, with their
+    /// places: see [`crate::BlockFacts::ready_place`]. The caller must limit the number of jobs that
+    /// it reads.
+    pub fn ready_jobs_from(
+        &self,
+        queue: QueueId,
+        from: (u64, u64),
+    ) -> impl Iterator<Item = ((u64, u64), JobSlot)> {
+        let ready = self.queues.get(queue).map(|queue| queue.ready().iter_from(ready_key(from)));
+        ready.into_iter().flatten().map(|(key, slot)| (ready_place(key), JobSlot(slot)))
     }
 
     /// The number of jobs of a list, also of its cold jobs.
