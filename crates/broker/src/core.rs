@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use engine::{Body, Effects, Engine, EngineSetup, JobBody, JobSlot, Millis, SessionId, Totals};
-use log::{Current, Owner, Slot};
+use log::{BodyRef, Current, Owner, Slot};
 
 use crate::admission::memory::MemoryLimit;
 use crate::bodies::Bodies;
@@ -265,7 +265,7 @@ impl Owner for Mover<'_> {
         Some(Current { queue, meta: self.options.meta(&facts) })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: log::Position, body: &[u8]) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: log::Position, body: BodyRef<'_>) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
         let location = self.locations.get_mut(slot).expect("its location was just found");
         // Do not change `after`: replies wait for the job's last change, and a copy changes
@@ -274,12 +274,12 @@ impl Owner for Mover<'_> {
         if location.is_stored() {
             // The file does not have the copy yet.
             if self.last.as_ref().is_none_or(|(last, _)| *last != entry) {
-                self.last = Some((entry, body.into()));
+                self.last = Some((entry, body.share()));
             }
             let shared = self.last.as_ref().map(|(_, shared)| shared.clone());
             self.engine.load_body(slot, shared.expect("it was just stored"));
             self.locations.set_stored(slot, false);
-            self.bodies.note_fresh(slot, engine::JobId(id), body.len());
+            self.bodies.note_fresh(slot, engine::JobId(id), body.bytes().len());
         }
     }
 }

@@ -322,7 +322,7 @@ impl<'a> Applier<'a> {
             .map(|((slot, _), (_, meta))| (queue_ref(engine, *slot).1, *meta))
             .collect();
         let mut log_slots = Vec::with_capacity(slots.len());
-        let end = self.log.put_many(self.group.time_ms, &refs, body, &mut log_slots);
+        let end = self.log.put_many(self.group.time_ms, &refs, &shared, &mut log_slots);
         let options_bytes = refs.iter().map(|(_, meta)| meta.options.len()).sum();
         let bytes = log::put_bytes(refs.len(), options_bytes, body.len());
         for ((slot, _), log_slot) in slots.iter().zip(log_slots) {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::policy::QueueSync;
-use engine::{JobId, QueueId};
+use engine::{Body, JobId, QueueId};
 use log::{Log, Meta, QueueRef, Slot};
 
 use crate::Position;
@@ -41,10 +41,10 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
     fn log(&self) -> &Arc<Log>;
 
     /// Writes a new job.
-    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed;
+    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &Body) -> Placed;
 
     /// Writes a job of another server that keeps its id: see [`Log::import`].
-    fn import(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed;
+    fn import(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &Body) -> Placed;
 
     /// Writes new jobs that share a body, as one entry. Pushes their places to `placed` in the order
     /// of `jobs`.
@@ -52,7 +52,7 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
         &mut self,
         now_ms: u64,
         jobs: &[(QueueRef<'_>, Meta<'_>)],
-        body: &[u8],
+        body: &Body,
         placed: &mut Vec<Placed>,
     );
 
@@ -63,7 +63,7 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
         old: Slot,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: &[u8],
+        body: &Body,
     ) -> Placed;
 
     /// Writes the new meta of a job. `body_len` is the length of its body.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
-    Answer, Broker, Event, Handout, JobBody, JobId, Mailbox, Millis, NewJob, Options, Outbox,
+    Answer, Body, Broker, Event, Handout, JobBody, JobId, Mailbox, Millis, NewJob, Options, Outbox,
     Patience, Position, ReadMode, SessionId, State, Submit, Take,
 };
 
@@ -501,6 +501,21 @@ fn released_jobs_stay_within_the_limit_of_their_queue() {
     work(&broker);
     assert_eq!(stored(&broker), 200 - KEPT);
     take_all(&broker, "small");
+}
+
+#[test]
+fn a_large_body_is_in_memory_once_while_it_waits_for_the_disk() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open_without_limit(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    let body: Body = vec![7; 1 << 20].into();
+    let put = broker.turn(NOW).caller(session).put(NewJob::default(), body.clone());
+    let id = put.value.expect("there is room");
+    assert_eq!(Body::strong_count(&body), 3, "the test, the job and the log");
+    work(&broker);
+    assert_eq!(Body::strong_count(&body), 2, "it is written");
+    broker.turn(NOW).caller(session).finish(id).value.expect("nobody holds it");
+    assert_eq!(Body::strong_count(&body), 1);
 }
 
 #[test]

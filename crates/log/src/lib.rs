@@ -71,7 +71,7 @@ pub use crate::recovery::restored::{Restored, RestoredBody, RestoredRows};
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
 pub use crate::types::{
-    Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Slot,
+    BodyRef, Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Slot,
 };
 pub use crate::write::batch::{
     ID_LIMIT_BYTES, count_bytes, fact_entry_bytes, finishes_bytes, name_bytes, update_bytes,

@@ -19,7 +19,7 @@ use crate::settings::{
     BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, OPEN_BATCH_BYTES_MAX,
     Settings, Sync,
 };
-use crate::types::{Meta, Position, QueueRef, Slot};
+use crate::types::{BodyRef, Meta, Position, QueueRef, Slot};
 use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes, update_bytes};
 use crate::write::commit::Commit;
 use crate::write::fill::Fill;
@@ -206,9 +206,9 @@ impl Log {
         now_ms: u64,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: &[u8],
+        body: impl Into<BodyRef<'_>>,
     ) -> (Slot, Position) {
-        self.put_as(None, now_ms, queue, meta, body)
+        self.put_as(None, now_ms, queue, meta, body.into())
     }
 
     /// Like [`Log::put`], for a job of another server that keeps its id. The ids in PUT entries
@@ -219,9 +219,9 @@ impl Log {
         now_ms: u64,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: &[u8],
+        body: impl Into<BodyRef<'_>>,
     ) -> (Slot, Position) {
-        self.put_as(Some(Slot::from_u64(0)), now_ms, queue, meta, body)
+        self.put_as(Some(Slot::from_u64(0)), now_ms, queue, meta, body.into())
     }
 
     /// Replaces a job by the same job with another body. The old slot ends, and the job gets a new
@@ -232,7 +232,7 @@ impl Log {
         old: Slot,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: &[u8],
+        body: impl Into<BodyRef<'_>>,
     ) -> (Slot, Position) {
         {
             let mut open = self.appending(now_ms);
@@ -240,7 +240,7 @@ impl Log {
             // The meta's options include the newest counters.
             open.lazy.remove(old);
         }
-        self.put_as(Some(old), now_ms, queue, meta, body)
+        self.put_as(Some(old), now_ms, queue, meta, body.into())
     }
 
     fn put_as(
@@ -249,21 +249,20 @@ impl Log {
         now_ms: u64,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: &[u8],
+        body: BodyRef<'_>,
     ) -> (Slot, Position) {
         // A COPY entry contains the slot that it replaces. 0 means no slot.
         let kind = if replaced.is_some() { EntryKind::Copy } else { EntryKind::Put };
         let slot_bytes = replaced.unwrap_or(Slot::from_u64(0)).to_u64().to_le_bytes();
         let replaced: &[u8] = if replaced.is_some() { &slot_bytes } else { &[] };
-        let contents = replaced.len() + META_BYTES + meta.options.len() + body.len();
+        let contents = replaced.len() + META_BYTES + meta.options.len() + body.bytes().len();
         let bytes = padded(ENTRY_HEAD_BYTES + contents) as u64;
         let mut open = self.appending(now_ms);
         open.room(bytes + name_bytes(queue.name));
         let number = open.queue(queue);
-        let position = open.append(kind, 1, |buffer| {
+        let position = open.append_body(kind, 1, body, |buffer| {
             buffer.extend_from_slice(replaced);
             write_meta(buffer, number, meta);
-            buffer.extend_from_slice(body);
         });
         open.client_bytes += bytes;
         (open.new_slot(bytes), position)
@@ -276,21 +275,21 @@ impl Log {
         &self,
         now_ms: u64,
         jobs: &[(QueueRef<'_>, Meta<'_>)],
-        body: &[u8],
+        body: impl Into<BodyRef<'_>>,
         slots: &mut Vec<Slot>,
     ) -> Position {
+        let body = body.into();
         let n = u16::try_from(jobs.len()).expect("at most 65,535 jobs share a body");
         let metas: usize = jobs.iter().map(|(_, meta)| META_BYTES + meta.options.len()).sum();
         let names: u64 = jobs.iter().map(|(queue, _)| name_bytes(queue.name)).sum();
-        let bytes = padded(ENTRY_HEAD_BYTES + metas + body.len()) as u64;
+        let bytes = padded(ENTRY_HEAD_BYTES + metas + body.bytes().len()) as u64;
         let mut open = self.appending(now_ms);
         open.room(bytes + names);
         let numbers: Vec<u32> = jobs.iter().map(|&(queue, _)| open.queue(queue)).collect();
-        let position = open.append(EntryKind::Put, n, |buffer| {
+        let position = open.append_body(EntryKind::Put, n, body, |buffer| {
             for (&number, (_, meta)) in numbers.iter().zip(jobs) {
                 write_meta(buffer, number, meta);
             }
-            buffer.extend_from_slice(body);
         });
         open.client_bytes += bytes;
         slots.extend(jobs.iter().map(|_| open.new_slot(bytes / u64::from(n.max(1)))));

@@ -26,8 +26,8 @@ use crate::log::{Log, REQUEST_OVERHEAD_BYTES};
 use crate::reclaim::bound::Space;
 use crate::reclaim::oldest::Oldest;
 use crate::reclaim::pass::{Passes, Sizes};
-use crate::settings::SLICE_BYTES;
-use crate::types::{Meta, Position, QueueRef, Slot};
+use crate::settings::{SHARED_BYTES_MIN, SLICE_BYTES};
+use crate::types::{BodyRef, Meta, Position, QueueRef, Slot};
 use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
 
 /// The bytes after which a copy of a slice makes a pause.
@@ -58,7 +58,7 @@ pub trait Owner {
 
     /// Called after reclaim has copied the job from the slot `old` to the slot `new`. The copy's
     /// entry begins at `entry`, and is not written to the file yet.
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: Position, body: &[u8]);
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: Position, body: BodyRef<'_>);
 }
 
 /// An entry of a slice that had live slots when it was read.
@@ -67,6 +67,9 @@ struct Candidate {
     /// The entry's offset in the slice's bytes.
     start: usize,
     first_index: u32,
+    /// The body of the entry, if it is large. It is copied from the slice's bytes without the owner's
+    /// lock. So the open batch can keep it, and the owner, too.
+    body: Option<triomphe::Arc<[u8]>>,
 }
 
 /// A piece of the oldest segment that was read but not copied yet.
@@ -330,7 +333,7 @@ impl Log {
         &self,
         now_ms: u64,
         (slot, id): (Slot, u64),
-        body: &[u8],
+        body: impl Into<BodyRef<'_>>,
         owner: &mut dyn Owner,
     ) -> Result<bool, ReclaimError> {
         let mut open = self.open_batch();
@@ -339,7 +342,7 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let slack_bytes = open.slack_bytes;
-        let copied = self.append_copy(&mut open, &[(slot, id)], body, owner);
+        let copied = self.append_copy(&mut open, &[(slot, id)], body.into(), owner);
         open.slack_bytes = slack_bytes;
         Ok(copied?.is_some())
     }
@@ -552,6 +555,15 @@ fn damaged(segment: u32, offset: u64, what: &str) -> ReclaimError {
     ReclaimError::Damaged { file: segment_name(segment), offset, what: what.to_owned() }
 }
 
+/// The body of an entry in memory of its own, if it is large.
+fn large_body(entry: &Entry<'_>) -> Option<triomphe::Arc<[u8]>> {
+    if entry.payload.len() < SHARED_BYTES_MIN {
+        return None;
+    }
+    let body = entry.for_each_slot(|_| ())?;
+    (body.len() >= SHARED_BYTES_MIN).then(|| body.into())
+}
+
 /// Finds the entries in a piece of a segment.
 struct Walk<'a> {
     segment: u32,
@@ -616,10 +628,11 @@ impl Walk<'_> {
                 place.next_index += u32::from(entry.n);
                 let open = log.open_batch();
                 let segment = self.segment;
-                if (first_index..place.next_index)
-                    .any(|index| open.live.is_live(Slot { segment, index }))
-                {
-                    candidates.push(Candidate { start: at, first_index });
+                let is_live = (first_index..place.next_index)
+                    .any(|index| open.live.is_live(Slot { segment, index }));
+                drop(open);
+                if is_live {
+                    candidates.push(Candidate { start: at, first_index, body: large_body(&entry) });
                 }
             }
             place.offset += entry.bytes as u64;
@@ -654,6 +667,7 @@ impl Log {
         if slots.is_empty() {
             return Ok(Some(Copied { bytes: 0, jobs: 0 }));
         }
+        let body = candidate.body.as_ref().map_or(BodyRef::Bytes(body), BodyRef::Shared);
         self.append_copy(open, &slots, body, owner)
     }
 
@@ -663,25 +677,24 @@ impl Log {
         &self,
         open: &mut Open,
         slots: &[(Slot, u64)],
-        body: &[u8],
+        body: BodyRef<'_>,
         owner: &mut dyn Owner,
     ) -> Result<Option<Copied>, ReclaimError> {
-        let mut names = 0;
-        let mut payload = body.len();
+        let (mut names, mut metas_bytes) = (0, 0);
         for &(slot, id) in slots {
             let current = owner
                 .current(slot, id)
                 .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(slot.segment) })?;
             names += name_bytes(current.queue.name);
-            payload += 8 + META_BYTES + current.meta.options.len();
+            metas_bytes += 8 + META_BYTES + current.meta.options.len();
         }
-        let bytes = padded(ENTRY_HEAD_BYTES + payload) as u64;
+        let bytes = padded(ENTRY_HEAD_BYTES + metas_bytes + body.bytes().len()) as u64;
         if !self.has_room_to_copy(open, bytes + names, self.segments.segment_bytes / 4) {
             return Ok(None);
         }
         let entries_before = open.entries;
         open.room(bytes + names);
-        let mut metas = Vec::with_capacity(payload - body.len());
+        let mut metas = Vec::with_capacity(metas_bytes);
         for &(slot, id) in slots {
             let current = owner.current(slot, id).expect("the owner knew it a moment ago");
             let queue = open.queue(current.queue);
@@ -689,9 +702,8 @@ impl Log {
             write_meta(&mut metas, queue, &current.meta);
         }
         let n = slots.len() as u16;
-        let position = open.append(EntryKind::Copy, n, |buffer| {
+        let position = open.append_body(EntryKind::Copy, n, body, |buffer| {
             buffer.extend_from_slice(&metas);
-            buffer.extend_from_slice(body);
         });
         open.note_copy(entries_before);
         let start = Position::new(position.segment(), position.offset() - bytes);

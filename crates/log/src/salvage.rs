@@ -170,7 +170,7 @@ impl Writer {
                 let number = *self.queues.entry((*queue).into()).or_insert(next);
                 let queue = QueueRef { number, name: queue };
                 let body = body.read().expect("a salvage reads the bodies with the jobs");
-                let (slot, _) = self.log.put(START_MS, queue, meta, &body);
+                let (slot, _) = self.log.put(START_MS, queue, meta, &*body);
                 if let Some(counters) = counters {
                     self.log.count(START_MS, slot, counters);
                 }

@@ -1,4 +1,6 @@
-//! Types of the log's public interface: positions, slots and metas.
+//! Types of the log's public interface: positions, slots, metas and bodies.
+
+use triomphe::Arc;
 
 /// A place in the log: `segment << 32 | offset`. It is usually the end of an entry or group.
 /// `Position(0)` means that there is nothing to wait for.
@@ -80,6 +82,58 @@ pub struct Meta<'a> {
     pub state: u8,
     /// At most 65,535 bytes that the log does not interpret.
     pub options: &'a [u8],
+}
+
+/// A reference to the body of a new entry. If a large body is shared, the log keeps the body itself
+/// until it is written. It copies all other bodies.
+#[derive(Copy, Clone, Debug)]
+pub enum BodyRef<'a> {
+    /// Bytes that only the caller has.
+    Bytes(&'a [u8]),
+    /// A body that the log can share.
+    Shared(&'a Arc<[u8]>),
+}
+
+impl<'a> BodyRef<'a> {
+    /// The bytes of the body.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            BodyRef::Bytes(bytes) => bytes,
+            BodyRef::Shared(body) => body,
+        }
+    }
+
+    /// The body, to keep it. Copies the body if it is not shared.
+    pub fn share(self) -> Arc<[u8]> {
+        match self {
+            BodyRef::Bytes(bytes) => bytes.into(),
+            BodyRef::Shared(body) => body.clone(),
+        }
+    }
+}
+
+impl<'a> From<&'a Arc<[u8]>> for BodyRef<'a> {
+    fn from(body: &'a Arc<[u8]>) -> BodyRef<'a> {
+        BodyRef::Shared(body)
+    }
+}
+
+impl<'a> From<&'a [u8]> for BodyRef<'a> {
+    fn from(bytes: &'a [u8]) -> BodyRef<'a> {
+        BodyRef::Bytes(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for BodyRef<'a> {
+    fn from(bytes: &'a [u8; N]) -> BodyRef<'a> {
+        BodyRef::Bytes(bytes)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for BodyRef<'a> {
+    fn from(bytes: &'a Vec<u8>) -> BodyRef<'a> {
+        BodyRef::Bytes(bytes)
+    }
 }
 
 /// The report of a recovery.

@@ -1,7 +1,7 @@
 //! Writes entries: from the append to the sync of the disk.
 //!
-//! - `batch`: the open batch. An append encodes its entry into this batch. `lazy`: counters that no
-//!   reply waits for.
+//! - `batch`: the open batch. An append encodes its entry into this batch. `part`: a group of it, with
+//!   the large bodies that it shares. `lazy`: counters that no reply waits for.
 //! - `commit`: one write and one sync for a group. `committer`: the threads that call it. `fill`: how
 //!   long a group fills before it is written. `second`: a second sync while the first one lasts. `syncs`:
 //!   the syncs in progress.
@@ -14,6 +14,7 @@ pub(crate) mod commit;
 pub(crate) mod committer;
 pub(crate) mod fill;
 pub(crate) mod lazy;
+mod part;
 pub(crate) mod positions;
 mod primitives;
 pub(crate) mod second;

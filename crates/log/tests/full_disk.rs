@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use common::{Random, settings};
 use lineshaft_log::{
-    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot, Sync,
-    put_bytes,
+    BodyRef, Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot,
+    Sync, put_bytes,
 };
 
 const DISK: u64 = 1 << 20;
@@ -38,7 +38,7 @@ impl Owner for Places {
         Some(Current { queue: QUEUE, meta: meta(id) })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: BodyRef<'_>) {
         assert_eq!(self.0.insert(id, new), Some(old));
     }
 }

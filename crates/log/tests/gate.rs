@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use common::settings;
 use lineshaft_log::{
-    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot, Sync,
+    BodyRef, Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot,
+    Sync,
 };
 
 const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"mails" };
@@ -33,7 +34,7 @@ impl Owner for Jobs {
         self.0.contains_key(&id).then(|| Current { queue: QUEUE, meta: meta(id) })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: BodyRef<'_>) {
         let place = &mut self.0.get_mut(&id).unwrap().0;
         assert_eq!(std::mem::replace(place, new), old);
     }

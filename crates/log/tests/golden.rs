@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lineshaft_log::{
-    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot,
+    BodyRef, Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot,
 };
 
 /// Bytes of a segment's header: see docs/log-format.md.
@@ -48,7 +48,7 @@ impl Owner for Places {
         Some(Current { queue: OTHER, meta: meta(id, 4, 0, b"moved") })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: BodyRef<'_>) {
         assert_eq!(self.0.insert(id, new), Some(old));
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::{Random, Recovered, World, classify, recover, settings};
 use lineshaft_log::{
-    BlockId, BlockSummary, Current, Disk, FaultDisk, IndexError, Log, Meta, Owner, Position,
-    QueueRef, Restored, Settings, Slot, Sync, repair,
+    BlockId, BlockSummary, BodyRef, Current, Disk, FaultDisk, IndexError, Log, Meta, Owner,
+    Position, QueueRef, Restored, Settings, Slot, Sync, repair,
 };
 
 const DISK_BYTES: u64 = 64 << 20;
@@ -312,7 +312,7 @@ impl Owner for NoJobs {
         panic!("job {id} is finished");
     }
 
-    fn moved(&mut self, _: Slot, _: Slot, _: u64, _: Position, _: &[u8]) {}
+    fn moved(&mut self, _: Slot, _: Slot, _: u64, _: Position, _: BodyRef<'_>) {}
 }
 
 #[test]
@@ -502,7 +502,7 @@ impl Owner for Plain {
         Some(Current { queue: QUEUE, meta: plain_meta(id, priority) })
     }
 
-    fn moved(&mut self, _: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
+    fn moved(&mut self, _: Slot, new: Slot, id: u64, _: Position, _: BodyRef<'_>) {
         self.0.get_mut(&id).unwrap().0 = new;
     }
 }

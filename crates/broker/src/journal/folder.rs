@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use engine::policy::QueueSync;
-use engine::{JobId, QueueId};
+use engine::{Body, JobId, QueueId};
 use log::{Log, Meta, QueueRef, Slot, Sync};
 
 use crate::Position;
@@ -57,12 +57,12 @@ impl Journal for FolderJournal {
         &self.log
     }
 
-    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed {
+    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &Body) -> Placed {
         let (slot, end) = self.log.put(now_ms, queue, meta, body);
         placed(slot, end, log::put_bytes(1, meta.options.len(), body.len()))
     }
 
-    fn import(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed {
+    fn import(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &Body) -> Placed {
         let (slot, end) = self.log.import(now_ms, queue, meta, body);
         // The log writes an imported job as a copy. The entry of a copy has a target: the slot that
         // it replaces. An imported job replaces nothing, so its target is empty.
@@ -74,7 +74,7 @@ impl Journal for FolderJournal {
         &mut self,
         now_ms: u64,
         jobs: &[(QueueRef<'_>, Meta<'_>)],
-        body: &[u8],
+        body: &Body,
         found: &mut Vec<Placed>,
     ) {
         let options_bytes = jobs.iter().map(|(_, meta)| meta.options.len()).sum();
@@ -90,7 +90,7 @@ impl Journal for FolderJournal {
         old: Slot,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: &[u8],
+        body: &Body,
     ) -> Placed {
         let (slot, end) = self.log.replace(now_ms, old, queue, meta, body);
         let bytes = log::put_bytes(1, meta.options.len(), body.len()) + log::TARGET_BYTES;
@@ -195,7 +195,7 @@ mod tests {
         let mut journal = FolderJournal::new(Arc::new(log));
         let meta =
             Meta { id: 1, priority: 0, ttr: 1, created_ms: 1, due_ms: 0, state: 1, options: b"" };
-        let mark = journal.put(1000, QUEUE, &meta, b"x").mark;
+        let mark = journal.put(1000, QUEUE, &meta, &Body::from(&b"x"[..])).mark;
         let after = journal.rests_on(mark, Some(QueueSync::Always));
         assert!(journal.asks.durable.get() > 0, "the put must become durable");
         journal.end_turn(1000, 2, true);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use engine::policy::QueueSync;
-use engine::{JobId, QueueId};
+use engine::{Body, JobId, QueueId};
 use log::{Log, Meta, QueueRef, Slot};
 use replica::chain::{Chain, Link};
 use replica::group::{At, SealedGroup};
@@ -469,7 +469,7 @@ impl Journal for StreamJournal {
         &self.stream.log
     }
 
-    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed {
+    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &Body) -> Placed {
         let mut gathering = self.gather(now_ms, entry_bytes(queue, meta, body));
         let (slot, end) = self.stream.log.put(now_ms, queue, meta, body);
         let number = gathering.queue(queue);
@@ -479,7 +479,7 @@ impl Journal for StreamJournal {
         Placed { mark: gathering.mark(), ..placed(slot, end, bytes) }
     }
 
-    fn import(&mut self, _: u64, _: QueueRef<'_>, _: &Meta<'_>, _: &[u8]) -> Placed {
+    fn import(&mut self, _: u64, _: QueueRef<'_>, _: &Meta<'_>, _: &Body) -> Placed {
         unreachable!("an import into the folder of a cluster is refused")
     }
 
@@ -487,7 +487,7 @@ impl Journal for StreamJournal {
         &mut self,
         now_ms: u64,
         jobs: &[(QueueRef<'_>, Meta<'_>)],
-        body: &[u8],
+        body: &Body,
         found: &mut Vec<Placed>,
     ) {
         let each = jobs.iter().map(|(queue, meta)| entry_bytes(*queue, meta, b""));
@@ -514,7 +514,7 @@ impl Journal for StreamJournal {
         old: Slot,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: &[u8],
+        body: &Body,
     ) -> Placed {
         let id = JobId(meta.id);
         self.counts.remove(&id);

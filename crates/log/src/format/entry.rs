@@ -39,9 +39,10 @@ pub(crate) fn begin_entry(buffer: &mut Vec<u8>, kind: EntryKind, n: u16) -> usiz
     start
 }
 
-/// Writes the length of the entry at `start`, and the padding.
-pub(crate) fn finish_entry(buffer: &mut Vec<u8>, start: usize) {
-    let len = buffer.len() - start;
+/// Writes the length of the entry at `start`, and the padding. `apart`: the bytes of the entry's body
+/// that are not in the buffer.
+pub(crate) fn finish_entry(buffer: &mut Vec<u8>, start: usize, apart: usize) {
+    let len = buffer.len() - start + apart;
     buffer[start + 4..start + 8].copy_from_slice(&(len as u32).to_le_bytes());
     let pad = padded(len) - len;
     buffer.extend_from_slice(&[0; 8][..pad]);
@@ -62,7 +63,7 @@ pub(crate) fn extend_finish(buffer: &mut Vec<u8>, start: usize, slots: &[Slot]) 
     buffer.truncate(start + len);
     write_slots(buffer, slots);
     buffer[start + 10..start + 12].copy_from_slice(&n.to_le_bytes());
-    finish_entry(buffer, start);
+    finish_entry(buffer, start, 0);
     true
 }
 

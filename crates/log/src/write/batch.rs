@@ -1,5 +1,6 @@
 //! The open batch: the entries that the committer has not taken yet. An append encodes its entry
-//! directly into the bytes of the next group. So the append can return the entry's position.
+//! directly into the bytes of the next group, or keeps its large body beside them (`part`). So the
+//! append can return the entry's position.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -11,9 +12,10 @@ use crate::format::entry::{
 };
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
-use crate::settings::{BACKLOG_BYTES, COPIES_BYTES_MAX, OPEN_BATCH_BYTES_MAX};
-use crate::types::{Position, QueueRef, Slot};
+use crate::settings::{BACKLOG_BYTES, COPIES_BYTES_MAX, OPEN_BATCH_BYTES_MAX, SHARED_BYTES_MIN};
+use crate::types::{BodyRef, Position, QueueRef, Slot};
 use crate::write::lazy::LazyCounts;
+use crate::write::part::Part;
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;
@@ -53,31 +55,6 @@ pub fn finishes_bytes(jobs: u64) -> u64 {
 /// Bytes of a FACT entry.
 pub fn fact_entry_bytes(key: &[u8], value: &[u8]) -> u64 {
     padded(ENTRY_HEAD_BYTES + 4 + key.len() + value.len()) as u64
-}
-
-/// A group that is not written yet. Its bytes begin with room for the header. The entries follow.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) segment: u32,
-    /// The minimum size of the segment. The segment's file may not exist yet, because the committer
-    /// takes the file later.
-    pub(crate) segment_size: u64,
-    /// The offset of the group in the segment.
-    pub(crate) start: u64,
-    pub(crate) count: u32,
-    /// The value of `Open::entries` minus `Open::copies` when the part ended. 0 before its end.
-    appended: u64,
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Part {
-    pub(crate) fn end(&self) -> Position {
-        Position::new(self.segment, self.start + self.bytes.len() as u64)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.count == 0
-    }
 }
 
 /// The newest value of a fact's key, and the segment of its entry.
@@ -166,7 +143,7 @@ impl Open {
             ended: VecDeque::new(),
             gate: None,
             last_finish: None,
-            part: new_part(head.segment, head.segment_size, head.offset, None),
+            part: Part::new(head.segment, head.segment_size, head.offset, None),
             segment_bytes,
             names: Vec::new(),
             names_in_segment: head.names,
@@ -218,14 +195,14 @@ impl Open {
     pub(crate) fn remaining(&self) -> u64 {
         // The difference can be negative, because the segment may have no room for the header of
         // the next group.
-        self.part.segment_size.saturating_sub(self.part.start + self.part.bytes.len() as u64)
+        self.part.segment_size.saturating_sub(self.part.start + self.part.size() as u64)
     }
 
     /// Bytes that wait for the committer. The committer leaves lazy counters for up to a second, so
     /// they do not count: no client is held back because of them.
     pub(crate) fn bytes(&self) -> usize {
-        let ended: usize = self.ended.iter().map(|part| part.bytes.len()).sum();
-        ended + if self.part.is_empty() { 0 } else { self.part.bytes.len() }
+        let ended: usize = self.ended.iter().map(Part::size).sum();
+        ended + if self.part.is_empty() { 0 } else { self.part.size() }
     }
 
     /// Whether the committer can take entries now. Lazy counters are not entries yet, and entries
@@ -273,7 +250,7 @@ impl Open {
         self.part.appended = self.appended();
         let end = self.part.end().offset();
         let (segment, size) = (self.part.segment, self.part.segment_size);
-        let next = new_part(segment, size, end, self.recycled.take());
+        let next = Part::new(segment, size, end, self.recycled.take());
         std::mem::replace(&mut self.part, next)
     }
 
@@ -325,7 +302,7 @@ impl Open {
         self.slack_bytes += self.remaining();
         let size = self.segment_size_for(bytes);
         assert!(u32::try_from(size).is_ok(), "an entry is smaller than 4 GiB");
-        let part = new_part(segment, size, HEADER_BYTES, self.recycled.take());
+        let part = Part::new(segment, size, HEADER_BYTES, self.recycled.take());
         let mut full = std::mem::replace(&mut self.part, part);
         if full.is_empty() {
             self.recycled = Some(full.bytes);
@@ -377,10 +354,33 @@ impl Open {
         let buffer = &mut self.part.bytes;
         let start = begin_entry(buffer, kind, n);
         write(buffer);
-        finish_entry(buffer, start);
+        finish_entry(buffer, start, 0);
         self.written_bytes += (buffer.len() - start) as u64;
         self.part.count += 1;
         self.part.end()
+    }
+
+    /// Appends one entry that ends with a body, like `append`. `write` writes the contents before the
+    /// body. A large body is not copied if it is shared.
+    pub(crate) fn append_body(
+        &mut self,
+        kind: EntryKind,
+        n: u16,
+        body: BodyRef<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Position {
+        match body {
+            BodyRef::Shared(body) if body.len() >= SHARED_BYTES_MIN => {
+                self.entries += 1;
+                self.last_finish = None;
+                self.written_bytes += self.part.append_shared(kind, n, body, write) as u64;
+                self.part.end()
+            }
+            BodyRef::Shared(_) | BodyRef::Bytes(_) => self.append(kind, n, |buffer| {
+                write(buffer);
+                buffer.extend_from_slice(body.bytes());
+            }),
+        }
     }
 
     /// Returns the queue's number in the current segment. If the segment has no NAME entry for the
@@ -595,11 +595,4 @@ impl Open {
             self.recycled = Some(bytes);
         }
     }
-}
-
-fn new_part(segment: u32, segment_size: u64, start: u64, recycled: Option<Vec<u8>>) -> Part {
-    let mut bytes = recycled.unwrap_or_default();
-    bytes.clear();
-    bytes.resize(GROUP_HEADER_BYTES, 0);
-    Part { segment, segment_size, start, count: 0, appended: 0, bytes }
 }

@@ -1,5 +1,5 @@
-//! Group commit: one write for each group, and one sync for all entries that arrived during the
-//! previous sync.
+//! Group commit: one write for each group, more if it has large bodies, and one sync for all entries
+//! that arrived during the previous sync.
 //!
 //! A step of the committer takes the open batch. While the step writes or syncs, it does not hold
 //! the appenders' lock, so other threads can append. During its last sync, it does not hold the
@@ -13,12 +13,12 @@ use std::time::Instant;
 use crate::disk::DiskFile;
 use crate::error::Failure;
 use crate::files::segments::{SegmentFile, THOUSAND, Wanted, segment_name};
-use crate::format::entry::sum_entries;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::log::Log;
 use crate::settings::{LAG_MARGIN_BYTES, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
 use crate::types::{Committed, Position};
-use crate::write::batch::{ID_LIMIT_BYTES, Open, Part};
+use crate::write::batch::{ID_LIMIT_BYTES, Open};
+use crate::write::part::Part;
 use crate::write::syncs::{Released, Ticket};
 
 /// State of the committers. The commit lock (`Log::commit`) protects it. A committer holds this lock while
@@ -252,7 +252,8 @@ impl Log {
         }
     }
 
-    /// Writes one group into the head segment.
+    /// Writes one group into the head segment. Each large body has a write of its own: a crash between
+    /// two writes leaves a torn group, as a crash within one does.
     pub(crate) fn write(
         &self,
         commit: &mut Commit,
@@ -267,12 +268,9 @@ impl Log {
         };
         assert!(is_next, "groups follow each other without a gap");
         assert!(part.end().offset() <= commit.head.size, "a group fits its segment");
-        let salt = commit.head.salt;
-        let entries = &mut part.bytes[GROUP_HEADER_BYTES..];
-        sum_entries(entries, salt, position.0 + GROUP_HEADER_BYTES as u64);
         let header = GroupHeader {
             crc: 0,
-            len: (part.bytes.len() - GROUP_HEADER_BYTES) as u32,
+            len: (part.size() - GROUP_HEADER_BYTES) as u32,
             count: part.count,
             position,
             durable: self.durable(),
@@ -280,12 +278,13 @@ impl Log {
             previous_crc: commit.previous_crc,
             time_ms: commit.time_ms,
         };
-        let crc = header.seal(&mut part.bytes, salt);
-        commit
-            .head
-            .file
-            .write_at(&part.bytes, part.start)
-            .map_err(|error| Failure::new("write", segment_name(part.segment), error))?;
+        let crc = part.seal(&header, commit.head.salt);
+        let mut offset = part.start;
+        for piece in part.pieces(0) {
+            let written = commit.head.file.write_at(piece, offset);
+            written.map_err(|error| Failure::new("write", segment_name(part.segment), error))?;
+            offset += piece.len() as u64;
+        }
         commit.previous_end = part.end();
         commit.previous_crc = crc;
         if part.count == 0 {

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 
 use lineshaft_log::{
-    BlockId, BlockSummary, Class, Current, FaultDisk, Log, Meta, OpenError, OwnedRow, Owner,
-    Position, QueueRef, RecoveryReport, Restored, RestoredBody, Settings, Slice, Slot, Sync,
+    BlockId, BlockSummary, BodyRef, Class, Current, FaultDisk, Log, Meta, OpenError, OwnedRow,
+    Owner, Position, QueueRef, RecoveryReport, Restored, RestoredBody, Settings, Slice, Slot, Sync,
 };
 
 /// A random number generator: Splitmix64.
@@ -214,7 +214,7 @@ impl Owner for Book<'_> {
         Some(Current { queue, meta: job.meta(id) })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: BodyRef<'_>) {
         assert_eq!(self.places.insert(id, new), Some(old));
     }
 }
@@ -336,7 +336,8 @@ impl World {
             1..10 => 50,
             _ => self.body_bytes_max,
         };
-        let body = self.some_bytes(max);
+        // The log keeps the large ones of these bodies.
+        let body: triomphe::Arc<[u8]> = self.some_bytes(max).into();
         if !self.log.admits_put(body.len()) {
             return false;
         }
