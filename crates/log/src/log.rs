@@ -201,12 +201,12 @@ impl Log {
     }
 
     /// Appends a new job. Returns its slot, and the position that a reply must wait for.
-    pub fn put(
+    pub fn put<'b>(
         &self,
         now_ms: u64,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: impl Into<BodyRef<'_>>,
+        body: impl Into<BodyRef<'b>>,
     ) -> (Slot, Position) {
         self.put_as(None, now_ms, queue, meta, body.into())
     }
@@ -214,25 +214,25 @@ impl Log {
     /// Like [`Log::put`], for a job of another server that keeps its id. The ids in PUT entries
     /// always increase, but an imported job can have a lower id than an earlier job. So the log
     /// writes a COPY entry that replaces no slot, instead of a PUT entry.
-    pub fn import(
+    pub fn import<'b>(
         &self,
         now_ms: u64,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: impl Into<BodyRef<'_>>,
+        body: impl Into<BodyRef<'b>>,
     ) -> (Slot, Position) {
         self.put_as(Some(Slot::from_u64(0)), now_ms, queue, meta, body.into())
     }
 
     /// Replaces a job by the same job with another body. The old slot ends, and the job gets a new
     /// one. Both are in one entry, so recovery finds the job with one of the two bodies.
-    pub fn replace(
+    pub fn replace<'b>(
         &self,
         now_ms: u64,
         old: Slot,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
-        body: impl Into<BodyRef<'_>>,
+        body: impl Into<BodyRef<'b>>,
     ) -> (Slot, Position) {
         {
             let mut open = self.appending(now_ms);
@@ -271,11 +271,11 @@ impl Log {
     /// Appends at most 65,535 new jobs that share a body, as for a queue with children. All jobs
     /// are in one entry, so recovery finds all of them or none. Pushes their slots to `slots` in
     /// the order of `jobs`.
-    pub fn put_many(
+    pub fn put_many<'b>(
         &self,
         now_ms: u64,
         jobs: &[(QueueRef<'_>, Meta<'_>)],
-        body: impl Into<BodyRef<'_>>,
+        body: impl Into<BodyRef<'b>>,
         slots: &mut Vec<Slot>,
     ) -> Position {
         let body = body.into();

@@ -329,11 +329,11 @@ impl Log {
     /// Writes a live job of the unreadable segment to the end of the log, with the owner's body.
     /// Does nothing if the job has ended. The caller must hold the owner's lock. Returns false if
     /// there is no room now.
-    pub fn rescue(
+    pub fn rescue<'b>(
         &self,
         now_ms: u64,
         (slot, id): (Slot, u64),
-        body: impl Into<BodyRef<'_>>,
+        body: impl Into<BodyRef<'b>>,
         owner: &mut dyn Owner,
     ) -> Result<bool, ReclaimError> {
         let mut open = self.open_batch();
