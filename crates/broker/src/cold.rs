@@ -11,7 +11,7 @@
 pub(crate) mod damage;
 pub(crate) mod loads;
 pub(crate) mod upkeep;
-mod waits;
+pub(crate) mod waits;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow, RestoredRows};
 
 use crate::cold::damage::Damage;
 use crate::cold::loads::ColdLoad;
-use crate::cold::waits::Waits;
+use crate::cold::waits::{Search, Wait, Waits};
 use crate::core::Core;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
@@ -182,11 +182,6 @@ impl Cold {
     pub(crate) fn has_absent_jobs(&self) -> bool {
         !self.blocks.is_empty() || self.damage.has_lost()
     }
-
-    /// Forgets a session that has closed.
-    pub(crate) fn forget_session(&mut self, session: SessionId) {
-        self.waits.end(session);
-    }
 }
 
 /// What one load of a list should read.
@@ -241,20 +236,20 @@ impl Caller<'_> {
         if let Some(id) = self.core.engine.cold_with_key(queue, unique) {
             return self.is_job_at_hand(id);
         }
-        self.core.cold.waits.end(self.session);
+        self.core.end_wait(self.session);
         true
     }
 
     /// Like [`Caller::is_at_hand`], for a request that names a job by its number.
     pub fn is_job_at_hand(&mut self, id: JobId) -> bool {
         let core = &mut *self.core;
-        let is_absent = core.cold.waits.end(self.session).is_some_and(|job| job.is_absent(id));
+        let is_absent = core.end_wait(self.session).is_some_and(|wait| wait.is_absent(id));
         if is_absent || !core.needs_search(id) {
             return true;
         }
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
-        core.cold.waits.for_job(id, self.session);
-        core.loads.add_cold(ColdLoad::Job(id, (mailbox, self.session)));
+        let search = core.cold.waits.for_job(id, self.session, mailbox);
+        core.loads.add_cold(ColdLoad::Job(search));
         false
     }
 }
@@ -484,9 +479,33 @@ impl Core {
         self.apply_effects();
     }
 
+    /// Ends the wait of a session, and returns it. If no thread has begun the session's search, none
+    /// will.
+    pub(crate) fn end_wait(&mut self, session: SessionId) -> Option<Wait> {
+        let wait = self.cold.waits.end(session)?;
+        if let Wait::Job { search, .. } = wait {
+            self.loads.remove_search(search);
+        }
+        Some(wait)
+    }
+
+    /// Whether a search is still needed. If another load has brought the job meanwhile, tells the
+    /// session.
+    fn begin_search(&mut self, search: Search) -> bool {
+        if !self.cold.waits.has(search) {
+            return false;
+        }
+        let is_needed = self.needs_search(search.id);
+        if !is_needed {
+            self.wake_for_job(search);
+        }
+        is_needed
+    }
+
     /// Tells a session that waited for a job that the job cannot be read.
-    fn note_unreadable(&mut self, (mailbox, session): (u32, SessionId), id: JobId) {
-        if self.cold.waits.end_search(session, id, false) {
+    fn note_unreadable(&mut self, search: Search) {
+        if self.cold.waits.end_search(search, false) {
+            let (mailbox, session) = search.session;
             self.cold.waits.end(session);
             self.outgoing.push((mailbox, session, Answer::at_once(Event::Unreadable)));
         }
@@ -508,9 +527,10 @@ impl Core {
 
     /// Tells a session that waited for a job to try again. If no cold job has this number, the
     /// session's next request for the job does not wait.
-    fn wake_for_job(&mut self, (mailbox, session): (u32, SessionId), id: JobId) {
-        let is_absent = self.engine.slot(id).is_err();
-        if self.cold.waits.end_search(session, id, is_absent) {
+    fn wake_for_job(&mut self, search: Search) {
+        let is_absent = self.engine.slot(search.id).is_err();
+        if self.cold.waits.end_search(search, is_absent) {
+            let (mailbox, session) = search.session;
             self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
         }
     }

@@ -82,7 +82,7 @@ impl Turn<'_> {
     /// Ends a session: ends its wait, and gives back every job that it holds.
     pub fn close_session(&mut self, session: SessionId) {
         let core = &mut *self.core;
-        core.cold.forget_session(session);
+        core.end_wait(session);
         core.engine.close_session(session, &mut core.effects);
         core.apply_effects();
     }

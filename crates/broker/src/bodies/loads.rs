@@ -2,8 +2,9 @@
 //! wait for, and jobs that will be taken soon. They do not hold the broker's lock while they
 //! read.
 //!
-//! At any time, at most one thread works for each queue, and at most one thread loads ahead. So if
-//! the disk is slow for one queue, another thread serves the sessions of other queues.
+//! At any time, at most one thread works for each queue, at most one thread loads ahead, and at most
+//! one searches for jobs by their numbers. So if the disk is slow for one queue, or clients ask for
+//! many numbers, another thread serves the sessions of other queues.
 
 use std::collections::btree_map::BTreeMap;
 use std::collections::{BTreeSet, VecDeque};
@@ -17,6 +18,7 @@ use crate::Clock;
 use crate::bodies::StoredBody;
 use crate::broker::Shared;
 use crate::cold::loads::ColdLoad;
+use crate::cold::waits::Search;
 use crate::core::Core;
 use crate::ledger::locations::Location;
 
@@ -74,8 +76,14 @@ struct State {
     queues: BTreeSet<QueueId>,
     /// A thread loads a queue ahead now.
     loads_ahead: bool,
-    /// The cold jobs to load.
-    cold: VecDeque<ColdLoad>,
+    /// The cold jobs to load, except those that sessions search for by their numbers.
+    lists: VecDeque<ColdLoad>,
+    /// The searches that no thread has begun, by ticket. Each session has at most one.
+    searches: BTreeMap<u64, Search>,
+    /// A thread searches now.
+    is_searching: bool,
+    /// The last cold jobs were those of a list, so a search is next.
+    search_is_next: bool,
     /// The last work was for a line of bodies, so the next work is for cold jobs.
     cold_is_next: bool,
     /// A limit has changed, so bodies may have to leave the memory.
@@ -134,14 +142,53 @@ impl State {
         Some(Work::Ahead(queue))
     }
 
+    fn add_cold(&mut self, load: ColdLoad) {
+        match load {
+            ColdLoad::Job(search) => {
+                self.searches.insert(search.ticket, search);
+            }
+            ColdLoad::List(_) | ColdLoad::Lost(_) => self.lists.push_back(load),
+        }
+    }
+
+    /// The next cold jobs. Lists and searches take turns, so that neither waits for all the others.
+    fn next_cold(&mut self) -> Option<ColdLoad> {
+        let load = if self.search_is_next {
+            self.next_search().or_else(|| self.next_list())
+        } else {
+            self.next_list().or_else(|| self.next_search())
+        };
+        self.search_is_next = matches!(load, Some(ColdLoad::List(_) | ColdLoad::Lost(_)));
+        load
+    }
+
     /// The first cold jobs whose queue no thread works for. Only a few are in front of them, because
     /// there are few threads.
-    fn next_cold(&mut self) -> Option<ColdLoad> {
+    fn next_list(&mut self) -> Option<ColdLoad> {
         let is_free =
             |load: &ColdLoad| load.queue().is_none_or(|queue| !self.busy.contains(&Some(queue)));
-        let load = self.cold.remove(self.cold.iter().position(is_free)?)?;
+        let load = self.lists.remove(self.lists.iter().position(is_free)?)?;
         self.busy.extend(load.queue().map(Some));
         Some(load)
+    }
+
+    /// The oldest search, if no thread searches now.
+    fn next_search(&mut self) -> Option<ColdLoad> {
+        if self.is_searching {
+            return None;
+        }
+        let (_, search) = self.searches.pop_first()?;
+        self.is_searching = true;
+        Some(ColdLoad::Job(search))
+    }
+
+    /// The thread that loaded these cold jobs has finished.
+    fn end_cold(&mut self, load: ColdLoad) {
+        match load {
+            ColdLoad::List(list) => self.end(Some(list.queue)),
+            ColdLoad::Job(_) => self.is_searching = false,
+            ColdLoad::Lost(_) => {}
+        }
     }
 
     /// The first bodies of a line.
@@ -198,12 +245,19 @@ impl Loads {
     }
 
     pub(crate) fn add_cold(&self, load: ColdLoad) {
-        self.change(|state| state.cold.push_back(load));
+        self.change(|state| state.add_cold(load));
     }
 
-    /// The next cold jobs to load.
+    /// Removes a search that no session waits for any more, if no thread has begun it.
+    pub(crate) fn remove_search(&self, search: Search) {
+        self.state().searches.remove(&search.ticket);
+    }
+
+    /// The next cold jobs to load, for a caller that is the only one.
     pub(crate) fn take_cold(&self) -> Option<ColdLoad> {
-        self.state().cold.pop_front()
+        let mut state = self.state();
+        let list = state.lists.pop_front();
+        list.or_else(|| state.searches.pop_first().map(|(_, search)| ColdLoad::Job(search)))
     }
 
     /// Lets the loader end turns until all pages are swept. Otherwise an idle server would keep its
@@ -328,9 +382,7 @@ impl Shared {
             }
             Work::Cold(load) => {
                 self.load_cold(load, log, reader, &mut |act| act(&mut self.turn(now).core));
-                if let Some(queue) = load.queue() {
-                    self.loads.change(|state| state.end(Some(queue)));
-                }
+                self.loads.change(|state| state.end_cold(load));
             }
             // The end of each turn sweeps some pages.
             Work::Trim => while self.turn(now).core.is_trimming() {},
@@ -485,7 +537,7 @@ mod turn_tests;
 
 #[cfg(test)]
 mod tests {
-    use engine::JobList;
+    use engine::{JobId, JobList};
 
     use super::*;
 
@@ -496,7 +548,7 @@ mod tests {
         for queue in queues {
             state.next.push_back(Some(queue));
             let list = JobList { queue, state: engine::State::Ready };
-            state.cold.push_back(ColdLoad::List(list));
+            state.add_cold(ColdLoad::List(list));
         }
         let mut kinds = String::new();
         while let Some(work) = state.take() {
@@ -518,7 +570,7 @@ mod tests {
         state.next.push_back(Some(queue));
         assert!(matches!(state.take(), Some(Work::Line(..))));
         let list = JobList { queue, state: engine::State::Ready };
-        state.cold.push_back(ColdLoad::List(list));
+        state.add_cold(ColdLoad::List(list));
         assert!(state.take().is_none(), "another thread finds nothing");
         state.end(Some(queue));
         state.next.push_back(Some(queue));
@@ -537,7 +589,7 @@ mod tests {
             None => None,
         };
         state.next.extend([Some(first), Some(third)]);
-        state.cold.extend([list(first), list(second)]);
+        state.lists.extend([list(first), list(second)]);
         assert_eq!(next(&mut state), Some(first), "bodies");
         assert_eq!(next(&mut state), Some(second), "cold jobs of a queue that is not busy");
         assert_eq!(next(&mut state), Some(third), "bodies");
@@ -550,5 +602,37 @@ mod tests {
             state.end(Some(queue));
         }
         assert!(state.busy.is_empty());
+    }
+
+    #[test]
+    fn lists_and_searches_take_turns_and_only_one_thread_searches() {
+        let mut state = State::default();
+        for number in 1..=3 {
+            let (session, ticket) = ((0, SessionId(number)), number);
+            state.add_cold(ColdLoad::Job(Search { id: JobId(9), session, ticket }));
+            let queue = QueueId(number as u32);
+            state.add_cold(ColdLoad::List(JobList { queue, state: engine::State::Ready }));
+        }
+        let mut next = |ends: Option<u64>| {
+            let ended =
+                ends.map(|ticket| Search { id: JobId(9), session: (0, SessionId(0)), ticket });
+            if let Some(search) = ended {
+                state.end_cold(ColdLoad::Job(search));
+            }
+            match state.take() {
+                Some(Work::Cold(ColdLoad::Job(search))) => Some(('s', search.ticket)),
+                Some(Work::Cold(load)) => load.queue().map(|queue| ('l', u64::from(queue.0))),
+                Some(other) => panic!("{other:?}"),
+                None => None,
+            }
+        };
+        assert_eq!(next(None), Some(('l', 1)));
+        assert_eq!(next(None), Some(('s', 1)));
+        assert_eq!(next(None), Some(('l', 2)));
+        assert_eq!(next(None), Some(('l', 3)), "a thread searches already");
+        assert_eq!(next(None), None);
+        assert_eq!(next(Some(1)), Some(('s', 2)));
+        assert_eq!(next(None), None);
+        assert_eq!(next(Some(2)), Some(('s', 3)));
     }
 }

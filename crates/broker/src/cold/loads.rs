@@ -1,11 +1,12 @@
 //! Loads cold blocks, without the broker's lock while it reads: for sessions that need a job, ahead
 //! of takes, and for reclaim.
 
-use engine::{Body, JobId, JobList, Millis, QueueId, SessionId};
+use engine::{Body, JobId, JobList, Millis, QueueId};
 use log::{BlockId, BodyReader, IndexError, Log, OwnedRow};
 
 use crate::bodies::loads::{WithCore, under_lock};
 use crate::broker::{Shared, lock};
+use crate::cold::waits::Search;
 use crate::cold::{BODY_HEAD_BYTES, NextBlocks};
 use crate::core::Core;
 
@@ -27,12 +28,15 @@ impl Shared {
     ) {
         match load {
             ColdLoad::List(list) => self.load_list(list, log, reader, with_core),
-            ColdLoad::Job(id, session) => {
-                let found = self.load_job(id, log, with_core);
+            ColdLoad::Job(search) => {
+                if !under_lock(with_core, |core| core.begin_search(search)) {
+                    return;
+                }
+                let found = self.load_job(search.id, log, with_core);
                 under_lock(with_core, |core| match found {
-                    Found::Nothing => core.wake_for_job(session, id),
+                    Found::Nothing => core.wake_for_job(search),
                     Found::Trouble(segment) => core.cold.damage.repeat_later(segment, load),
-                    Found::Damage => core.note_unreadable(session, id),
+                    Found::Damage => core.note_unreadable(search),
                 });
             }
             ColdLoad::Lost(segment) => self.load_lost(segment, log, with_core),
@@ -211,7 +215,9 @@ impl Shared {
                 // The list has no blocks any more, or another list has its id. Sessions that still
                 // wait for the list look again.
                 ColdLoad::List(list) if !core.engine.wants_blocks(list) => core.wake_waiting(list),
-                ColdLoad::List(_) | ColdLoad::Job(..) | ColdLoad::Lost(_) => {
+                // The session has ended.
+                ColdLoad::Job(search) if !core.cold.waits.has(search) => {}
+                ColdLoad::List(_) | ColdLoad::Job(_) | ColdLoad::Lost(_) => {
                     core.loads.add_cold(load);
                 }
             }
@@ -423,8 +429,8 @@ pub(crate) enum ForReclaim {
 pub(crate) enum ColdLoad {
     /// The next jobs of a list.
     List(JobList),
-    /// The job with this number. The session waits for it, and has this mailbox.
-    Job(JobId, (u32, SessionId)),
+    /// The job that a session searches for.
+    Job(Search),
     /// The lost blocks of this segment: see [`crate::cold::damage`].
     Lost(u32),
 }
@@ -434,7 +440,7 @@ impl ColdLoad {
     pub(crate) fn queue(self) -> Option<QueueId> {
         match self {
             Self::List(list) => Some(list.queue),
-            Self::Job(..) | Self::Lost(_) => None,
+            Self::Job(_) | Self::Lost(_) => None,
         }
     }
 }

@@ -15,6 +15,7 @@ pub(crate) struct Waits {
     /// For each list: the sessions that wait for its next block, in the order of their tickets, each
     /// with the number of its mailbox.
     lists: BTreeMap<JobList, BTreeMap<u64, (u32, SessionId)>>,
+    /// Each wait gets the next ticket. A session that waits again gets a new one.
     next_ticket: u64,
     /// What each session waits for.
     sessions: BTreeMap<SessionId, Wait>,
@@ -28,13 +29,23 @@ pub(crate) enum Wait {
     /// For the next block of a list.
     List { list: JobList, ticket: u64 },
     /// For a job. `is_absent`: the search has ended, and no cold job has this number.
-    Job { id: JobId, is_absent: bool },
+    Job { search: Search, is_absent: bool },
+}
+
+/// A session's search for a job by its number.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Search {
+    pub(crate) id: JobId,
+    /// The mailbox of the session that waits, and this session.
+    pub(crate) session: (u32, SessionId),
+    /// No other search has this ticket.
+    pub(crate) ticket: u64,
 }
 
 impl Wait {
     /// Whether a search for this job has ended without success.
     pub(crate) fn is_absent(self, job: JobId) -> bool {
-        self == Self::Job { id: job, is_absent: true }
+        matches!(self, Self::Job { search, is_absent: true } if search.id == job)
     }
 }
 
@@ -42,17 +53,24 @@ impl Waits {
     /// Adds a session that waits for the next block of a list.
     pub(crate) fn for_list(&mut self, list: JobList, session: SessionId, mailbox: u32) {
         self.end(session);
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
+        let ticket = self.ticket();
         self.sessions.insert(session, Wait::List { list, ticket });
         self.lists.entry(list).or_default().insert(ticket, (mailbox, session));
     }
 
-    /// Adds a session that waits for a job.
-    pub(crate) fn for_job(&mut self, id: JobId, session: SessionId) {
+    /// Adds a session that waits for a job, and returns its search.
+    pub(crate) fn for_job(&mut self, id: JobId, session: SessionId, mailbox: u32) -> Search {
         self.end(session);
-        self.sessions.insert(session, Wait::Job { id, is_absent: false });
+        let search = Search { id, session: (mailbox, session), ticket: self.ticket() };
+        self.sessions.insert(session, Wait::Job { search, is_absent: false });
         *self.sought.entry(id).or_default() += 1;
+        search
+    }
+
+    fn ticket(&mut self) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        ticket
     }
 
     /// Ends the wait of a session, and returns it.
@@ -67,7 +85,7 @@ impl Waits {
                     }
                 }
             }
-            Wait::Job { id, .. } => {
+            Wait::Job { search: Search { id, .. }, .. } => {
                 if let Some(count) = self.sought.get_mut(&id) {
                     *count -= 1;
                     if *count == 0 {
@@ -89,11 +107,16 @@ impl Waits {
         sessions
     }
 
-    /// Ends the search of a session for a job. Returns false if the session does not wait for it any
-    /// more.
-    pub(crate) fn end_search(&mut self, session: SessionId, job: JobId, absent: bool) -> bool {
-        match self.sessions.get_mut(&session) {
-            Some(Wait::Job { id, is_absent }) if *id == job => {
+    /// Whether the session still waits for this search.
+    pub(crate) fn has(&self, search: Search) -> bool {
+        let wait = self.sessions.get(&search.session.1);
+        matches!(wait, Some(Wait::Job { search: expected, .. }) if *expected == search)
+    }
+
+    /// Ends a search. Returns false if the session does not wait for it any more.
+    pub(crate) fn end_search(&mut self, search: Search, absent: bool) -> bool {
+        match self.sessions.get_mut(&search.session.1) {
+            Some(Wait::Job { search: expected, is_absent }) if *expected == search => {
                 *is_absent = absent;
                 true
             }
@@ -121,13 +144,15 @@ mod tests {
         let sessions = [SessionId(1), SessionId(2), SessionId(4)];
         waits.for_list(list, sessions[0], 5);
         waits.for_list(list, sessions[1], 6);
-        waits.for_job(job, sessions[2]);
-        waits.for_job(job, sessions[1]);
+        let other = waits.for_job(job, sessions[2], 7);
+        let first = waits.for_job(job, sessions[1], 6);
+        let second = waits.for_job(job, sessions[1], 6);
         assert!(waits.need(job));
         assert_eq!(waits.take_list(list), [(5, sessions[0])]);
-        assert!(!waits.end_search(sessions[0], job, true));
-        assert!(waits.end_search(sessions[1], job, true));
+        assert!(!waits.has(first) && !waits.end_search(first, true), "it searches again");
+        assert!(waits.has(second) && waits.end_search(second, true));
         assert!(waits.end(sessions[1]).is_some_and(|wait| wait.is_absent(job)));
+        assert!(!waits.has(second) && waits.has(other));
         assert!(waits.need(job), "another session searches for it");
         assert!(waits.end(sessions[2]).is_some_and(|wait| !wait.is_absent(job)));
         assert!(!waits.need(job));

@@ -104,6 +104,44 @@ fn a_job_that_a_session_searches_for_stays_in_memory_until_its_next_request() {
 }
 
 #[test]
+fn a_search_ends_with_its_session() {
+    let disk = log::FaultDisk::new(13, 64 << 20);
+    let (broker, events, ids) = with_cold_jobs(&disk);
+    while broker.load_step(NOW) {}
+    let wanted = ids[ids.len() / 2];
+    let search = || {
+        let mut turn = broker.turn(NOW);
+        let session = turn.open_session(0);
+        assert!(!turn.caller(session).is_job_at_hand(wanted));
+        session
+    };
+    let (cold, reads) = (broker.cold_jobs(), disk.reads());
+    for _ in 0..100 {
+        let session = search();
+        broker.turn(NOW).close_session(session);
+    }
+    assert!(!broker.load_step(NOW), "nobody waits for the job");
+    assert_eq!((broker.cold_jobs(), disk.reads()), (cold, reads));
+
+    // The search also ends while it waits for the next try.
+    disk.fail_reads(0..u64::MAX);
+    let session = search();
+    assert!(broker.load_step(NOW), "the read fails");
+    broker.turn(NOW).close_session(session);
+    disk.plan_nothing();
+    assert!(!broker.load_step(Millis(NOW.0 + 1000)), "nobody waits for the next try");
+    assert_eq!(broker.cold_jobs(), cold);
+
+    events.0.lock().expect("no test panics with the lock").clear();
+    let sessions = [search(), search(), search()];
+    broker.turn(NOW).close_session(sessions[1]);
+    while broker.load_step(NOW) {}
+    let woken = events.0.lock().expect("no test panics with the lock");
+    assert!(woken.iter().all(|(_, event)| matches!(event, Event::Loaded)), "{woken:?}");
+    assert!(woken.iter().map(|(who, _)| *who).eq([sessions[0], sessions[2]]), "{woken:?}");
+}
+
+#[test]
 fn blocks_of_short_queues_are_not_read_again_and_again() {
     let disk = log::FaultDisk::new(9, 64 << 20);
     let broker = open_with(&disk, 2 * JOBS as usize);
