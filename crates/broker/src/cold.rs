@@ -12,19 +12,19 @@ pub(crate) mod damage;
 pub(crate) mod loads;
 pub(crate) mod upkeep;
 pub(crate) mod waits;
+mod wakes;
 
 use std::collections::{BTreeMap, HashMap};
 
 use engine::policy::{Policy, Rules, parent_name};
 use engine::{
-    BlockFacts, BlockSlot, Body, Engine, JobBody, JobId, JobList, JobSlot, Need, QueueId,
-    SessionId, State,
+    BlockFacts, BlockSlot, Body, Engine, JobBody, JobId, JobList, JobSlot, Need, QueueId, State,
 };
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow, RestoredRows};
 
 use crate::cold::damage::Damage;
 use crate::cold::loads::ColdLoad;
-use crate::cold::waits::{Search, Wait, Waits};
+use crate::cold::waits::Waits;
 use crate::core::Core;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
@@ -479,60 +479,11 @@ impl Core {
         self.apply_effects();
     }
 
-    /// Ends the wait of a session, and returns it. If no thread has begun the session's search, none
-    /// will.
-    pub(crate) fn end_wait(&mut self, session: SessionId) -> Option<Wait> {
-        let wait = self.cold.waits.end(session)?;
-        if let Wait::Job { search, .. } = wait {
-            self.loads.remove_search(search);
-        }
-        Some(wait)
-    }
-
-    /// Whether a search is still needed. If another load has brought the job meanwhile, tells the
-    /// session.
-    fn begin_search(&mut self, search: Search) -> bool {
-        if !self.cold.waits.has(search) {
-            return false;
-        }
-        let is_needed = self.needs_search(search.id);
-        if !is_needed {
-            self.wake_for_job(search);
-        }
-        is_needed
-    }
-
-    /// Tells a session that waited for a job that the job cannot be read.
-    fn note_unreadable(&mut self, search: Search) {
-        if self.cold.waits.end_search(search, false) {
-            let (mailbox, session) = search.session;
-            self.cold.waits.end(session);
-            self.outgoing.push((mailbox, session, Answer::at_once(Event::Unreadable)));
-        }
-    }
-
     /// Ends the load of the wanted blocks of a list. When the job at the place `next` leaves the
     /// list of ready jobs, the next blocks are wanted.
     fn end_wanted(&mut self, list: JobList, next: Option<(u64, u64)>) {
         self.engine.end_wanted(list, next);
         self.wake_waiting(list);
-    }
-
-    /// Tells the sessions that wait for a block of this list to try again.
-    fn wake_waiting(&mut self, list: JobList) {
-        for (mailbox, session) in self.cold.waits.take_list(list) {
-            self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
-        }
-    }
-
-    /// Tells a session that waited for a job to try again. If no cold job has this number, the
-    /// session's next request for the job does not wait.
-    fn wake_for_job(&mut self, search: Search) {
-        let is_absent = self.engine.slot(search.id).is_err();
-        if self.cold.waits.end_search(search, is_absent) {
-            let (mailbox, session) = search.session;
-            self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
-        }
     }
 
     /// Panics if the engine and the broker disagree on the cold blocks.

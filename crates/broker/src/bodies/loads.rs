@@ -148,6 +148,8 @@ impl State {
                 self.searches.insert(search.ticket, search);
             }
             ColdLoad::List(_) | ColdLoad::Lost(_) => self.lists.push_back(load),
+            // The jobs of these sessions are there, so they do not wait for other loads.
+            ColdLoad::Wake(_) => self.lists.push_front(load),
         }
     }
 
@@ -158,7 +160,7 @@ impl State {
         } else {
             self.next_list().or_else(|| self.next_search())
         };
-        self.search_is_next = matches!(load, Some(ColdLoad::List(_) | ColdLoad::Lost(_)));
+        self.search_is_next = !matches!(load, None | Some(ColdLoad::Job(_)));
         load
     }
 
@@ -187,7 +189,7 @@ impl State {
         match load {
             ColdLoad::List(list) => self.end(Some(list.queue)),
             ColdLoad::Job(_) => self.is_searching = false,
-            ColdLoad::Lost(_) => {}
+            ColdLoad::Lost(_) | ColdLoad::Wake(_) => {}
         }
     }
 

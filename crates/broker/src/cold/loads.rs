@@ -40,6 +40,7 @@ impl Shared {
                 });
             }
             ColdLoad::Lost(segment) => self.load_lost(segment, log, with_core),
+            ColdLoad::Wake(list) => under_lock(with_core, |core| core.wake_called(list)),
         }
     }
 
@@ -217,7 +218,7 @@ impl Shared {
                 ColdLoad::List(list) if !core.engine.wants_blocks(list) => core.wake_waiting(list),
                 // The session has ended.
                 ColdLoad::Job(search) if !core.cold.waits.has(search) => {}
-                ColdLoad::List(_) | ColdLoad::Job(_) | ColdLoad::Lost(_) => {
+                ColdLoad::List(_) | ColdLoad::Job(_) | ColdLoad::Lost(_) | ColdLoad::Wake(_) => {
                     core.loads.add_cold(load);
                 }
             }
@@ -433,6 +434,9 @@ pub(crate) enum ColdLoad {
     Job(Search),
     /// The lost blocks of this segment: see [`crate::cold::damage`].
     Lost(u32),
+    /// Nothing: the jobs of this list are there, but many sessions waited for them. The next of
+    /// these sessions are told.
+    Wake(JobList),
 }
 
 impl ColdLoad {
@@ -440,7 +444,7 @@ impl ColdLoad {
     pub(crate) fn queue(self) -> Option<QueueId> {
         match self {
             Self::List(list) => Some(list.queue),
-            Self::Job(_) | Self::Lost(_) => None,
+            Self::Job(_) | Self::Lost(_) | Self::Wake(_) => None,
         }
     }
 }

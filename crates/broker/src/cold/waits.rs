@@ -15,6 +15,9 @@ pub(crate) struct Waits {
     /// For each list: the sessions that wait for its next block, in the order of their tickets, each
     /// with the number of its mailbox.
     lists: BTreeMap<JobList, BTreeMap<u64, (u32, SessionId)>>,
+    /// The lists whose sessions are told now, a few at a time: all that have a ticket below this
+    /// number.
+    called: BTreeMap<JobList, u64>,
     /// Each wait gets the next ticket. A session that waits again gets a new one.
     next_ticket: u64,
     /// What each session waits for.
@@ -97,14 +100,39 @@ impl Waits {
         Some(wait)
     }
 
-    /// Ends the waits for the next block of a list. Returns the mailboxes and the sessions in the
-    /// order in which they began to wait.
-    pub(crate) fn take_list(&mut self, list: JobList) -> Vec<(u32, SessionId)> {
-        let sessions: Vec<_> = self.lists.remove(&list).unwrap_or_default().into_values().collect();
-        for (_, session) in &sessions {
-            self.sessions.remove(session);
+    /// Calls all sessions that wait for the next block of a list: [`Waits::take_called`] returns
+    /// them. Returns false if there are none, or if sessions of the list were called before, and
+    /// are not all taken.
+    pub(crate) fn call(&mut self, list: JobList) -> bool {
+        self.lists.contains_key(&list) && self.called.insert(list, self.next_ticket).is_none()
+    }
+
+    /// Ends the waits of at most `most` sessions that were called. Returns the mailboxes and the
+    /// sessions in the order in which they began to wait.
+    pub(crate) fn take_called(&mut self, list: JobList, most: usize) -> Vec<(u32, SessionId)> {
+        let mut taken = Vec::new();
+        let Some(end) = self.called.get(&list).copied() else { return taken };
+        let mut waiting = self.lists.remove(&list).unwrap_or_default();
+        while taken.len() < most
+            && let Some(first) = waiting.first_entry()
+            && *first.key() < end
+        {
+            let (mailbox, session) = first.remove();
+            self.sessions.remove(&session);
+            taken.push((mailbox, session));
         }
-        sessions
+        if waiting.first_key_value().is_none_or(|(ticket, _)| *ticket >= end) {
+            self.called.remove(&list);
+        }
+        if !waiting.is_empty() {
+            self.lists.insert(list, waiting);
+        }
+        taken
+    }
+
+    /// Whether sessions of a list were called and are not taken.
+    pub(crate) fn has_called(&self, list: JobList) -> bool {
+        self.called.contains_key(&list)
     }
 
     /// Whether the session still waits for this search.
@@ -148,7 +176,9 @@ mod tests {
         let first = waits.for_job(job, sessions[1], 6);
         let second = waits.for_job(job, sessions[1], 6);
         assert!(waits.need(job));
-        assert_eq!(waits.take_list(list), [(5, sessions[0])]);
+        assert!(waits.call(list));
+        assert_eq!(waits.take_called(list, 9), [(5, sessions[0])]);
+        assert!(!waits.has_called(list) && !waits.call(list), "nobody waits for the list");
         assert!(!waits.has(first) && !waits.end_search(first, true), "it searches again");
         assert!(waits.has(second) && waits.end_search(second, true));
         assert!(waits.end(sessions[1]).is_some_and(|wait| wait.is_absent(job)));

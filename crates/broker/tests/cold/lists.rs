@@ -96,6 +96,28 @@ fn delayed_jobs_are_in_memory_when_they_are_due() {
 }
 
 #[test]
+fn all_sessions_that_wait_for_a_block_are_told_in_their_order() {
+    let disk = log::FaultDisk::new(25, 64 << 20);
+    let (broker, ids) = with_delayed_jobs(&disk);
+    let events = Arc::new(Events::default());
+    let mailbox = broker.add_mailbox(events.clone());
+    let is_at_hand = |session: SessionId| {
+        broker.turn(NOW).caller(session).is_at_hand(Need::Used(State::Delayed))
+    };
+    let sessions: Vec<SessionId> =
+        (0..1000).map(|_| broker.turn(NOW).open_session(mailbox)).collect();
+    assert!(sessions.iter().all(|session| !is_at_hand(*session)), "the first job is cold");
+    while broker.load_step(NOW) {}
+    let told = events.0.lock().expect("no test panics with the lock");
+    assert!(told.iter().map(|(session, _)| session).eq(&sessions), "{} were told", told.len());
+    assert!(told.iter().all(|(_, event)| matches!(event, Event::Loaded)));
+    drop(told);
+    assert!(is_at_hand(sessions[0]));
+    let first = broker.turn(NOW).caller(sessions[0]).peek_used(State::Delayed).value;
+    assert!(matches!(first, Ok(Peeked { id, .. }) if id == ids[0]));
+}
+
+#[test]
 fn buried_jobs_become_cold_when_reclaim_has_copied_them() {
     let disk = log::FaultDisk::new(24, 64 << 20);
     let (broker, events, ids) = with_cold_jobs(&disk);
