@@ -376,6 +376,50 @@ fn a_body_that_cannot_be_read_buries_its_job() {
 }
 
 #[test]
+fn want_of_descriptors_buries_no_job_and_loses_no_item() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..1000);
+    let session = broker.turn(NOW).open_session(0);
+    let reader = broker.turn(NOW).open_reader_session(0);
+    let read = || {
+        let mut turn = broker.turn(NOW);
+        let read = turn.caller(reader).read(b"default", ReadMode::Finish, Patience::None);
+        read.value.expect("reads are allowed").item().expect("there are more").1
+    };
+    let is_stored = |body: &JobBody| matches!(body, JobBody::Loading(_));
+    let (taken, handout) = (0..)
+        .map(|number| (number, take(&broker, session)))
+        .find(|(_, handout)| is_stored(&handout.body))
+        .expect("the iterator is endless");
+    let (ended, item) = (taken + 1..)
+        .map(|number| (number, read()))
+        .find(|(_, item)| is_stored(item))
+        .expect("the iterator is endless");
+    disk.set_fail_opens(true);
+    let at = |tenths: u64| Millis(NOW.0 + 100 * tenths);
+    for tenths in 0..50 {
+        broker.load_step(at(tenths));
+        assert!(!broker.load_step(at(tenths)), "the bodies rest");
+    }
+    for body in [&handout.body, &item] {
+        let JobBody::Loading(loading) = body else { panic!("{body:?}") };
+        assert!(loading.body().is_none() && !loading.has_failed());
+    }
+    let status = broker.turn(at(50)).job_status(handout.id).value.expect("it is kept");
+    assert_eq!(status.facts.state, State::Leased);
+    assert!(broker.body_error().is_none() && broker.turn(at(50)).log_stats().body_errors == 0);
+    disk.set_fail_opens(false);
+    for tenths in 50..53 {
+        broker.load_step(at(tenths));
+    }
+    for (number, waiting) in [(taken, &handout.body), (ended, &item)] {
+        assert_eq!(**waiting.resident().expect("it was loaded"), *body(number));
+    }
+    broker.turn(at(53)).check_invariants();
+}
+
+#[test]
 fn a_start_keeps_bodies_beyond_the_limit_in_the_log() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
@@ -636,6 +680,30 @@ fn one_step_of_a_rescue_writes_few_jobs() {
         before = after;
     }
     assert!(before - begin > 500, "{} jobs were written again", before - begin);
+}
+
+#[test]
+fn a_rescue_waits_for_a_descriptor() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let ids = put(&broker, 0..6000);
+    let session = broker.turn(NOW).open_session(0);
+    for id in ids.iter().skip(1).step_by(2) {
+        broker.turn(NOW).caller(session).finish(*id).value.expect("nobody holds it");
+    }
+    broker.commit_step(NOW).expect("the disk works");
+    disk.fail_reads(0..u64::MAX);
+    let error = (0..1000).find_map(|_| broker.reclaim_step(NOW).err());
+    assert!(matches!(error, Some(log::ReclaimError::Read { .. })), "{error:?}");
+    disk.plan_nothing();
+    disk.set_fail_opens(true);
+    for _ in 0..1000 {
+        broker.reclaim_step(NOW).expect("the bodies can be read later");
+    }
+    disk.set_fail_opens(false);
+    assert!(reclaim(&broker, NOW).is_empty());
+    assert!(broker.turn(NOW).log_stats().oldest_segment > 1, "reclaim continues");
+    broker.turn(NOW).check_invariants();
 }
 
 #[test]

@@ -137,14 +137,34 @@ fn take(broker: &Broker, queue: &[u8]) -> JobBody {
     }
 }
 
-#[test]
-fn no_client_waits_for_the_disk_of_another_queue() {
-    let disk = GatedDisk { disk: FaultDisk::new(1, 64 << 20), gate: Arc::default() };
+/// Opens a broker that keeps no body in memory.
+fn open(disk: &GatedDisk) -> Broker {
     let log = log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
     let options = Options::without_threads(Arc::new(disk.clone()), log);
     let clock: lineshaft_broker::Clock = Arc::new(|| NOW);
     let options = Options { clock: Some(clock), bodies_bytes_max: Some(0), ..options };
-    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    Broker::open(options, NOW).expect("the disk is empty").0
+}
+
+#[test]
+fn a_stop_ends_although_a_body_waits_for_a_descriptor() {
+    let disk = GatedDisk { disk: FaultDisk::new(1, 64 << 20), gate: Arc::default() };
+    let broker = open(&disk);
+    put_all(&broker, b"queue");
+    wait("all bodies leave the memory", || broker.turn(NOW).log_stats().stored_jobs == 300);
+    disk.disk.set_fail_opens(true);
+    let refused = disk.disk.refused_opens();
+    let taken = take(&broker, b"queue");
+    wait("an attempt fails", || disk.disk.refused_opens() > refused);
+    broker.close(NOW).expect("no file must be opened for this");
+    let JobBody::Loading(loading) = &taken else { panic!("{taken:?}") };
+    assert!(loading.body().is_none() && !loading.has_failed());
+}
+
+#[test]
+fn no_client_waits_for_the_disk_of_another_queue() {
+    let disk = GatedDisk { disk: FaultDisk::new(1, 64 << 20), gate: Arc::default() };
+    let broker = open(&disk);
     for queue in [b"slow", b"fast"] {
         put_all(&broker, queue);
     }

@@ -67,7 +67,8 @@ impl BodyReader {
     /// begin, in ascending order. Calls `each` once for every entry, with the index in `entries`.
     /// The caller must hold the segment ([`Log::hold`]), and must not hold the appenders' lock,
     /// because the reads can take long. If the disk reports an error, this function repeats the
-    /// reads a few times, with pauses. It does not repeat a read that returned wrong bytes.
+    /// reads a few times, with pauses. It does not repeat a read that returned wrong bytes, nor one
+    /// for which there was no descriptor: see [`BodyError::is_out_of_descriptors`].
     pub fn read(
         &mut self,
         log: &Log,
@@ -77,8 +78,10 @@ impl BodyReader {
     ) {
         let mut failed = self.read_once(log, segment, entries, &mut each);
         for pause in PAUSES {
-            if failed.is_empty() {
-                return;
+            let Some((_, error)) = failed.first() else { return };
+            // Descriptors can be short for much longer. The caller can do other work meanwhile.
+            if error.is_out_of_descriptors() {
+                break;
             }
             log.segments.rest(pause);
             failed.retain_mut(|(index, error)| {

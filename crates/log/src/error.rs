@@ -253,4 +253,13 @@ impl BodyError {
     pub(crate) fn damaged(file: &str, offset: u64, what: &'static str) -> BodyError {
         BodyError::Damaged { file: file.to_owned(), offset, what }
     }
+
+    /// Whether the segment could not be opened because the process or the system has too many open
+    /// files. Then the body is not damaged, and a later attempt can succeed.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        match self {
+            BodyError::Read { source, .. } => is_out_of_descriptors(source),
+            BodyError::Damaged { .. } => false,
+        }
+    }
 }

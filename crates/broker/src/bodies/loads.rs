@@ -2,14 +2,18 @@
 //! wait for, and jobs that will be taken soon. They do not hold the broker's lock while they
 //! read.
 //!
-//! At any time, at most one thread works for each queue, at most one thread loads ahead, and at most
-//! one searches for jobs by their numbers. So if the disk is slow for one queue, or clients ask for
-//! many numbers, another thread serves the sessions of other queues.
+//! At any time, at most one thread works for each queue, at most one thread loads ahead, and at
+//! most one searches for jobs by their numbers. So if the disk is slow for one queue, or clients
+//! ask for many numbers, another thread serves the sessions of other queues.
+//!
+//! If a file cannot be opened for want of descriptors, the bodies in it *rest*, and no thread waits
+//! for them.
 
 use std::collections::btree_map::BTreeMap;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use engine::{Body, Loading, Millis, QueueId, SessionId};
 use log::{BodyError, BodyReader, Log, SegmentHold};
@@ -33,6 +37,9 @@ const SLICE_BODIES: usize = 1024;
 /// long, which takes 0.3 to 3 µs: so a turn takes at most 0.8 ms. Turns can follow each other
 /// without a pause. If another thread waits, the lock passes on after half a millisecond.
 pub(crate) const TURN_JOBS: usize = 256;
+/// The rest of bodies for which there is no descriptor, in milliseconds. Others can close a file at
+/// any moment, clients wait, and an attempt is only a call to the disk.
+const REST_MS: u64 = 100;
 
 /// A body that a session waits for.
 #[derive(Debug)]
@@ -45,6 +52,13 @@ pub(crate) struct Load {
     pub(crate) queue: Option<QueueId>,
     /// The mailbox of the session that waits, and this session.
     pub(crate) session: Option<(u32, SessionId)>,
+}
+
+impl Load {
+    /// Whether the body was read, or cannot be read.
+    fn is_done(&self) -> bool {
+        self.loading.body().is_some() || self.loading.has_failed()
+    }
 }
 
 /// Takes the broker's lock, and calls its argument.
@@ -72,6 +86,10 @@ struct State {
     next: VecDeque<Option<QueueId>>,
     /// The lines that a thread works for now.
     busy: BTreeSet<Option<QueueId>>,
+    /// The bodies that rest. Afterwards they come into their lines again.
+    resting: Vec<Load>,
+    /// The end of the rest, if it has begun.
+    rest_until: Option<Millis>,
     /// The queues to load ahead.
     queues: BTreeSet<QueueId>,
     /// A thread loads a queue ahead now.
@@ -140,6 +158,32 @@ impl State {
         self.busy.insert(Some(queue));
         self.loads_ahead = true;
         Some(Work::Ahead(queue))
+    }
+
+    fn add(&mut self, load: Load) {
+        let queue = load.queue;
+        let line = self.lines.entry(queue).or_default();
+        line.push_back(load);
+        if line.len() == 1 && !self.busy.contains(&queue) {
+            self.next.push_back(queue);
+        }
+    }
+
+    /// Adds the bodies that rest to their lines again, if the rest is over. Returns how long it
+    /// still is. `None`: nothing rests.
+    fn end_rest(&mut self, now: Millis) -> Option<Duration> {
+        if self.resting.is_empty() {
+            return None;
+        }
+        let until = *self.rest_until.get_or_insert(Millis(now.0 + REST_MS));
+        if now < until {
+            return Some(Duration::from_millis(until.since(now)));
+        }
+        self.rest_until = None;
+        for load in std::mem::take(&mut self.resting) {
+            self.add(load);
+        }
+        None
     }
 
     fn add_cold(&mut self, load: ColdLoad) {
@@ -230,14 +274,7 @@ impl Loads {
     }
 
     pub(crate) fn add(&self, load: Load) {
-        self.change(|state| {
-            let queue = load.queue;
-            let line = state.lines.entry(queue).or_default();
-            line.push_back(load);
-            if line.len() == 1 && !state.busy.contains(&queue) {
-                state.next.push_back(queue);
-            }
-        });
+        self.change(|state| state.add(load));
     }
 
     pub(crate) fn add_queue(&self, queue: QueueId) {
@@ -273,14 +310,22 @@ impl Loads {
         self.state().take()
     }
 
-    /// Waits for the next work. Returns `None` if the thread must end.
-    fn wait(&self) -> Option<Work> {
+    /// Waits for the next work. Returns `None` if the thread must end. Then bodies that rest are
+    /// not read: nobody waits for them any more.
+    fn wait(&self, clock: &Clock) -> Option<Work> {
         let mut state = self.state();
         loop {
-            match state.take() {
-                None if state.stopping => return None,
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                work => return work,
+            let rest = state.end_rest(clock());
+            match (state.take(), rest) {
+                (None, _) if state.stopping => return None,
+                (None, None) => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                (None, Some(rest)) => {
+                    let waited = self.changed.wait_timeout(state, rest);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                (work, _) => return work,
             }
         }
     }
@@ -309,7 +354,7 @@ impl Loader {
             let (loads, shared, clock) = (loads.clone(), shared.clone(), clock.clone());
             let run = move || {
                 let mut reader = BodyReader::default();
-                while let Some(work) = loads.wait() {
+                while let Some(work) = loads.wait(&clock) {
                     let Some(shared) = shared.upgrade() else { return };
                     shared.work(work, &mut reader, clock());
                 }
@@ -340,6 +385,7 @@ impl Shared {
     pub(crate) fn load_step(&self, now: Millis) -> bool {
         let mut has_worked = false;
         self.repeat_loads(now);
+        self.loads.state().end_rest(now);
         while let Some(work) = self.loads.take() {
             self.work(work, &mut self.reader(), now);
             has_worked = true;
@@ -412,12 +458,17 @@ impl Shared {
                 self.load_slice(loads, reader, with_core);
             }
         }
-        for queue in loads.iter().filter_map(|load| load.queue).collect::<BTreeSet<_>>() {
+        let (done, resting): (Vec<_>, Vec<_>) = loads.into_iter().partition(Load::is_done);
+        for queue in done.iter().filter_map(|load| load.queue).collect::<BTreeSet<_>>() {
             self.loads.add_queue(queue);
+        }
+        if !resting.is_empty() {
+            self.loads.change(|state| state.resting.extend(resting));
         }
     }
 
-    /// Loads bodies of one segment, in the order of their entries.
+    /// Loads bodies of one segment, in the order of their entries. If the segment cannot be opened
+    /// for want of descriptors, does nothing.
     fn load_slice(&self, loads: &[Load], reader: &mut BodyReader, with_core: &mut WithCore<'_>) {
         let stored: Vec<_> = loads.iter().map(|load| load.stored).collect();
         let bodies = self.read_bodies(&stored, reader);
@@ -428,6 +479,7 @@ impl Shared {
                     load.loading.finish(Some(body.clone()));
                 }
                 Ok(_) => failed.push(load),
+                Err(error) if error.is_out_of_descriptors() => {}
                 Err(error) => {
                     failed.push(load);
                     self.note_body_error(error);
@@ -443,7 +495,8 @@ impl Shared {
             }
             load.loading.finish(None);
         }
-        let sessions: BTreeSet<_> = loads.iter().filter_map(|load| load.session).collect();
+        let done = loads.iter().filter(|load| load.is_done());
+        let sessions: BTreeSet<_> = done.filter_map(|load| load.session).collect();
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         for (mailbox, session) in sessions {
             if let Some(mailbox) = mailboxes.get(mailbox as usize) {

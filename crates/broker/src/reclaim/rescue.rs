@@ -7,7 +7,7 @@
 use std::mem::take;
 
 use engine::{Body, JobId, JobSlot, Millis};
-use log::{BodyReader, Log, ReclaimError, Slot};
+use log::{BodyError, BodyReader, Log, ReclaimError, Slot};
 
 use crate::broker::{Shared, lock};
 use crate::core::{Core, Mover};
@@ -45,8 +45,9 @@ struct Endangered {
 }
 
 impl Shared {
-    /// Writes some jobs of this segment again. Returns false if the log has no room now. Does not
-    /// hold the broker's lock while it reads.
+    /// Writes some jobs of this segment again. Returns false if the log has no room now, or if the
+    /// segment cannot be opened for want of descriptors. Does not hold the broker's lock while it
+    /// reads.
     pub(crate) fn rescue_step(
         &self,
         log: &Log,
@@ -73,11 +74,16 @@ impl Shared {
         stored.sort_unstable_by_key(|job| job.entry_at);
         let entries: Vec<u32> = stored.iter().map(|job| job.entry_at).collect();
         let _hold = log.hold(segment);
+        let mut lacks_descriptors = false;
         // A failing disk can take long for each read. So do not lock the loader's reader, because
         // other threads need it.
         BodyReader::default().read(log, segment, &entries, |index, body| {
+            lacks_descriptors |= body.as_ref().is_err_and(BodyError::is_out_of_descriptors);
             stored[index].body = body.ok().map(Body::from);
         });
+        if lacks_descriptors {
+            return Ok(false);
+        }
         let mut turn = self.turn(now);
         turn.core.rescue(log, &jobs)
     }
