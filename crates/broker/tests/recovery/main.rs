@@ -5,7 +5,9 @@ mod folder;
 mod script;
 
 use std::path::Path;
+use std::sync::Arc;
 
+use log::{Log, OpenError, Settings};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -29,8 +31,13 @@ fn meta(id: u8, queue: u8, state: u8) -> Vec<u8> {
     meta
 }
 
+fn slot_bytes(index: u32, segment: u32) -> Vec<u8> {
+    [index.to_le_bytes(), segment.to_le_bytes()].concat()
+}
+
 fn log_slot() -> impl Strategy<Value = Vec<u8>> {
-    (0..6_u8, 1..3_u8).prop_map(|(index, segment)| vec![index, 0, 0, 0, segment, 0, 0, 0])
+    let index = prop_oneof![15 => 0..6_u32, 1 => Just(u32::MAX)];
+    (index, 1..3_u32).prop_map(|(index, segment)| slot_bytes(index, segment))
 }
 
 /// Entries with few different values, so that they often refer to each other and are valid.
@@ -71,6 +78,29 @@ proptest! {
     #[test]
     fn random_bytes_are_rules_or_not(bytes in vec(prop_oneof![0..3_u8, any::<u8>()], 0..60)) {
         check_rules(&bytes);
+    }
+}
+
+fn open(script: &[u8]) -> Result<(), OpenError> {
+    let disk = Arc::new(folder::write(script));
+    let settings = Settings { segment_bytes: 64 << 10, ..Settings::default() };
+    Log::open(disk, settings, 1_700_000_100_000, &mut |_| ()).map(|_| ())
+}
+
+#[test]
+fn the_end_of_a_slot_that_its_segment_has_no_room_for_is_refused() {
+    // A FINISH and a COPY in the second segment.
+    for (index, is_refused) in [(0, false), (1, true), (5000, true), (u32::MAX, true)] {
+        let slot = slot_bytes(index, 1);
+        for end in [entry(7, 1, &slot), entry(4, 1, &[slot.clone(), meta(2, 0, 1)].concat())] {
+            let name = entry(2, 0, &[0, 0, 0, 0, b'a']);
+            let first = [opening(), name.clone(), entry(3, 1, &meta(1, 0, 1))].concat();
+            let script = [vec![1], first, vec![0, 1], opening(), name, end].concat();
+            check(&script);
+            let opened = open(&script);
+            assert_eq!(opened.is_err(), is_refused, "{index}: {opened:?}");
+            assert!(matches!(opened, Ok(()) | Err(OpenError::Damaged { .. })), "{opened:?}");
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use triomphe::Arc;
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
 use crate::files::groups::{Group, GroupFault, Groups, SegmentBytes};
-use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
+use crate::format::entry::{Entry, EntryKind, META_BYTES, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use crate::liveness::Liveness;
 use crate::recovery::ahead::{Seam, Source, read_segment};
@@ -24,6 +24,8 @@ use crate::write::lazy::SlotMap;
 
 /// The fault of an entry whose checksum is right.
 const CONTENTS: &str = "an entry's contents";
+/// The fault of an entry that ends a slot which does not exist.
+const NEVER_WRITTEN: &str = "a job was ended that was never written";
 
 /// The ended slots of a segment: a bit set that grows when needed.
 #[derive(Debug, Default)]
@@ -58,9 +60,19 @@ struct Segment {
     end: u64,
     names: Vec<Box<[u8]>>,
     slots: u32,
+    /// The segment has no room for more slots than this.
+    slots_max: u32,
     killed: Killed,
     /// The segment's index, if the segment was read by it.
     index: Option<Indexed>,
+}
+
+impl Segment {
+    fn of_size(bytes: u64) -> Segment {
+        // Each slot takes a meta, and offsets have 32 bits.
+        let slots_max = bytes.min(u32::MAX.into()) as u32 / META_BYTES as u32;
+        Segment { slots_max, ..Segment::default() }
+    }
 }
 
 /// A slot as its entry says it.
@@ -193,10 +205,14 @@ impl<'a> Replay<'a> {
         on_progress: &mut dyn FnMut(RecoveryProgress),
     ) -> Result<(), OpenError> {
         let tail = self.tail;
-        let sizes =
-            self.folder.segments.range(tail.first..=tail.last).map(|(_, found)| found.size());
-        self.progress.total_bytes = 2 * sizes.sum::<u64>();
-        self.segments.resize_with((tail.last - tail.first + 1) as usize, Segment::default);
+        let sizes: Vec<u64> = self
+            .folder
+            .segments
+            .range(tail.first..=tail.last)
+            .map(|(_, found)| found.size())
+            .collect();
+        self.progress.total_bytes = 2 * sizes.iter().sum::<u64>();
+        self.segments = sizes.into_iter().map(Segment::of_size).collect();
         // The seam to the next segment. It says where this segment ends.
         let mut sealed: Option<Seam> = None;
         for number in (tail.first..=tail.last).rev() {
@@ -247,7 +263,7 @@ impl<'a> Replay<'a> {
             return Err(found.damaged(source.end, "the next segment does not follow it"));
         }
         if self.segments[index].killed.end() > self.segments[index].slots {
-            return Err(found.damaged(source.end, "a job was ended that was never written"));
+            return Err(found.damaged(source.end, NEVER_WRITTEN));
         }
         Ok(before)
     }
@@ -358,12 +374,16 @@ impl<'a> Replay<'a> {
 
     /// Adds a slot to the ended slots of its segment. The entry at `position` ends the slot. The
     /// slot's segment may not be read yet, so `read_segment` checks later that the slot exists.
+    /// Until then, the size of the segment limits the memory for its ended slots.
     fn kill(&mut self, slot: Slot, position: Position) -> Result<(), &'static str> {
         if slot.segment < self.tail.first {
             return Ok(());
         }
         self.check_age(slot, position)?;
         let segment = &mut self.segments[(slot.segment - self.tail.first) as usize];
+        if slot.index >= segment.slots_max {
+            return Err(NEVER_WRITTEN);
+        }
         segment.killed.insert(slot.index).then_some(()).ok_or("a job was ended twice")
     }
 

@@ -13,7 +13,7 @@ use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, Place, index_name};
 use crate::liveness::Liveness;
 use crate::recovery::ahead::Seam;
-use crate::recovery::replay::{Killed, Replay, StoredJob};
+use crate::recovery::replay::{Killed, NEVER_WRITTEN, Replay, StoredJob};
 use crate::recovery::restored::{BlockSource, Restored, RestoredBody, RestoredRows};
 use crate::types::{Position, Slot};
 
@@ -105,7 +105,7 @@ impl Replay<'_> {
         let index = Arc::new(SegmentIndex::new(used.disk, file));
         let segment = &mut self.segments[(found.number - self.tail.first) as usize];
         if segment.killed.end() > segment.slots {
-            return Err(damaged("a job was ended that was never written"));
+            return Err(damaged(NEVER_WRITTEN));
         }
         segment.index = Some(Indexed { index, outline, len, classes, others_at });
         Ok(())
