@@ -38,6 +38,8 @@ const PATCH_HEADER: u8 = 9;
 const PATCH_GROUP: u8 = 10;
 /// Copies the finished segment to a spare file.
 const SPARE: u8 = 11;
+/// Sets the time to 2^n - 1. The argument is 64 - n.
+const POWER_OF_TIME: u8 = 12;
 /// A byte of at least this value begins an entry. The low half of the byte is the kind. The count,
 /// two bytes of length, and the contents follow.
 const ENTRY: u8 = 16;
@@ -71,6 +73,7 @@ pub(crate) fn write(script: &[u8]) -> FaultDisk {
                 forge.group_patches.push(patch);
             }
             SPARE => forge.is_spare = true,
+            POWER_OF_TIME => forge.time_ms = u64::MAX >> (script.byte() % 64),
             head => {
                 let (kind, count) = (head % ENTRY, script.byte());
                 let len = usize::from(script.short());

@@ -59,6 +59,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
             entry(9, 0, &[&[key.len() as u8, 0, 0, 0], key.as_bytes(), value.as_bytes()].concat())
         }),
         1 => Just([vec![0, 1], opening()].concat()),
+        1 => (0..64_u8).prop_map(|shift| vec![12, shift]),
         4 => Just(vec![0]),
         1 => vec(any::<u8>(), 1..6),
     ]
@@ -101,6 +102,20 @@ fn the_end_of_a_slot_that_its_segment_has_no_room_for_is_refused() {
             assert_eq!(opened.is_err(), is_refused, "{index}: {opened:?}");
             assert!(matches!(opened, Ok(()) | Err(OpenError::Damaged { .. })), "{opened:?}");
         }
+    }
+}
+
+#[test]
+fn a_time_that_no_clock_shows_is_refused() {
+    // The time is 2^(64 - shift) - 1, or a few milliseconds later.
+    for (shift, later, is_refused) in
+        [(0, 0, true), (1, 0, true), (11, 1, true), (11, 0, false), (12, 50, false)]
+    {
+        let script = [vec![1, 12, shift, 4, later], opening()].concat();
+        check(&script);
+        let opened = open(&script);
+        assert_eq!(opened.is_err(), is_refused, "{shift} {later}: {opened:?}");
+        assert!(matches!(opened, Ok(()) | Err(OpenError::Damaged { .. })), "{opened:?}");
     }
 }
 

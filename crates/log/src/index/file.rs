@@ -9,7 +9,7 @@ use crate::format::entry::read_meta;
 use crate::format::{SegmentHeader, get_u32, get_u64, seeded};
 use crate::index::codec::{Reader, RowReader, RowWriter, put_bytes, put_number};
 use crate::index::{BLOCK_ROWS, BlockSummary, IndexError, OwnedRow, Place, index_name};
-use crate::settings::ID_LIMIT_MAX;
+use crate::settings::{ID_LIMIT_MAX, TIME_MS_MAX};
 use crate::types::{Position, Slot};
 
 const MAGIC: &[u8; 8] = b"LINESIDX";
@@ -217,6 +217,7 @@ impl Outline {
         // allocated from a wrong number.
         let fits = u64::from(outline.slots) <= outline.segment.size / 40
             && outline.end <= outline.segment.size
+            && outline.time_ms <= TIME_MS_MAX
             && outline.id_max < ID_LIMIT_MAX
             && outline.id_limit.1 <= ID_LIMIT_MAX;
         fits.then_some((outline, sections))

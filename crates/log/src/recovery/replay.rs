@@ -18,7 +18,7 @@ use crate::recovery::ahead::{Seam, Source, read_segment};
 use crate::recovery::replay::indexed::{Indexed, UsedIndexes};
 use crate::recovery::restored::{BodyCopy, Restored, RestoredBody};
 use crate::recovery::tail::Tail;
-use crate::settings::ID_LIMIT_MAX;
+use crate::settings::{ID_LIMIT_MAX, TIME_MS_MAX};
 use crate::types::{Meta, Position, RecoveryProgress, RecoveryReport, Slot};
 use crate::write::lazy::SlotMap;
 
@@ -26,6 +26,8 @@ use crate::write::lazy::SlotMap;
 const CONTENTS: &str = "an entry's contents";
 /// The fault of an entry that ends a slot which does not exist.
 const NEVER_WRITTEN: &str = "a job was ended that was never written";
+/// The fault of a group whose time is later than [`TIME_MS_MAX`].
+pub(crate) const TOO_LATE: &str = "a time that is too late";
 
 /// The ended slots of a segment: a bit set that grows when needed.
 #[derive(Debug, Default)]
@@ -271,6 +273,9 @@ impl<'a> Replay<'a> {
     /// Notes the entries of a group. Their checksums are right.
     fn read_group(&mut self, found: &Found, group: &Group<'_>) -> Result<(), OpenError> {
         let header = &group.header;
+        if header.time_ms > TIME_MS_MAX {
+            return Err(found.damaged(header.position.offset(), TOO_LATE));
+        }
         self.time_ms = self.time_ms.max(header.time_ms);
         self.report.groups += 1;
         self.report.bytes += GROUP_HEADER_BYTES as u64 + u64::from(header.len);

@@ -21,8 +21,9 @@ use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64,
 };
+use crate::recovery::replay::TOO_LATE;
 use crate::recovery::restored::{Restored, RestoredBody};
-use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
+use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, TIME_MS_MAX};
 use crate::types::{Meta, Position, Slot};
 
 /// If the disk cannot read a file in one read, this module reads pieces of this many bytes.
@@ -279,6 +280,12 @@ impl Remains {
                 self.lose_header(number, broken.take());
                 self.check_chain(&group);
                 self.salvage.report.groups += 1;
+                if group.time_ms > TIME_MS_MAX {
+                    let start = group.position.offset();
+                    let header = (start, start + GROUP_HEADER_BYTES as u64);
+                    self.lose(number, header, Some(0), TOO_LATE);
+                    return;
+                }
                 let time_ms = &mut self.salvage.report.last_time_ms;
                 *time_ms = (*time_ms).max(group.time_ms);
             }

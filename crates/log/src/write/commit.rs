@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::files::segments::{SegmentFile, THOUSAND, Wanted, segment_name};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::log::Log;
-use crate::settings::{LAG_MARGIN_BYTES, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
+use crate::settings::{LAG_MARGIN_BYTES, MARK_AFTER_MS, RETRY_FULL_MS, Sync, TIME_MS_MAX};
 use crate::types::{Committed, Position};
 use crate::write::batch::{ID_LIMIT_BYTES, Open};
 use crate::write::part::Part;
@@ -151,7 +151,8 @@ impl Log {
         take: impl FnOnce(&mut Open) -> Vec<Part>,
     ) -> u64 {
         let mut open = self.open_batch();
-        commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
+        // A start refuses a later time, and the mark of a stop is a little in the future.
+        commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms).min(TIME_MS_MAX);
         let waiting = open.waiting();
         commit.held.extend(take(&mut open));
         // Only what was taken counts. What waits behind the gate was not taken.
