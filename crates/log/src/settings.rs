@@ -70,7 +70,7 @@ pub(crate) const IDS_AHEAD: u64 = 2 * ID_BLOCK;
 pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
 /// The latest time of a group, in milliseconds: the year 287396. No clock shows a later time, and
 /// no sum of a time and a period overflows. JSON has exact numbers up to this one.
-pub(crate) const TIME_MS_MAX: u64 = (1 << 53) - 1;
+pub const TIME_MS_MAX: u64 = (1 << 53) - 1;
 /// The time between the last sync and a mark, if the log writes nothing else.
 pub(crate) const MARK_AFTER_MS: u64 = 100;
 /// If there is no room for a segment, the log retries after this time.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use engine::policy::QueueSync;
 use engine::{Body, JobId, QueueId};
-use log::{Log, Meta, QueueRef, Slot};
+use log::{Log, Meta, QueueRef, Slot, TIME_MS_MAX};
 use replica::chain::{Chain, Link};
 use replica::group::{At, SealedGroup};
 use replica::{Epoch, Lineage};
@@ -684,7 +684,8 @@ fn encode_place(lineage: Lineage, at: &At) -> Vec<u8> {
     value
 }
 
-/// Decodes the fact of the node's place. `None`: it is damaged, or a newer version wrote it.
+/// Decodes the fact of the node's place. `None`: it is damaged, or a newer version wrote it. A
+/// start continues at its time, so it has the bounds of a group's time.
 pub(crate) fn decode_place(value: &[u8]) -> Option<(Lineage, At)> {
     let (lineage, rest) = value.split_first_chunk::<16>()?;
     let (format, rest) = rest.split_first_chunk::<2>()?;
@@ -693,5 +694,6 @@ pub(crate) fn decode_place(value: &[u8]) -> Option<(Lineage, At)> {
     let [epoch, number, chain, state, jobs, time_ms, id_limit] =
         [epoch, number, chain, state, jobs, time_ms, id_limit].map(u64::from_le_bytes);
     let at = At { epoch, number, chain: Chain(chain), state, jobs, time_ms, id_limit };
-    (u16::from_le_bytes(*format) == replica::record::FORMAT).then_some((Lineage(*lineage), at))
+    let is_known = u16::from_le_bytes(*format) == replica::record::FORMAT;
+    (is_known && time_ms <= TIME_MS_MAX).then_some((Lineage(*lineage), at))
 }

@@ -7,9 +7,11 @@ mod script;
 use std::path::Path;
 use std::sync::Arc;
 
+use lineshaft_broker::{Broker, BrokerError, ClusterError, Millis, Options};
 use log::{Log, OpenError, Settings};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use replica::Lineage;
 
 use script::{check, check_rules};
 
@@ -116,6 +118,28 @@ fn a_time_that_no_clock_shows_is_refused() {
         let opened = open(&script);
         assert_eq!(opened.is_err(), is_refused, "{shift} {later}: {opened:?}");
         assert!(matches!(opened, Ok(()) | Err(OpenError::Damaged { .. })), "{opened:?}");
+    }
+}
+
+#[test]
+fn a_node_does_not_start_at_a_time_that_no_clock_shows() {
+    let lineage = Lineage([7; 16]);
+    let place = |time_ms: u64| {
+        let mut value = [&lineage.0[..], &replica::record::FORMAT.to_le_bytes()].concat();
+        for word in [0, 0, 0, 0, 0, time_ms, 0] {
+            value.extend_from_slice(&word.to_le_bytes());
+        }
+        value
+    };
+    for time_ms in [u64::MAX, log::TIME_MS_MAX + 1] {
+        let fact = [&[7_u8, 0, 0, 0][..], b"cluster", &place(time_ms)].concat();
+        let disk = folder::write(&[vec![1], opening(), entry(9, 0, &fact)].concat());
+        let settings = Settings { segment_bytes: 64 << 10, ..Settings::default() };
+        let options = Options::without_threads(Arc::new(disk), settings);
+        let options = Options { cluster: Some(lineage), ..options };
+        let opened = Broker::open(options, Millis(1_700_000_100_000)).map(|_| ());
+        let is_refused = matches!(opened, Err(BrokerError::Cluster(ClusterError::Unknown)));
+        assert!(is_refused, "{opened:?}");
     }
 }
 
