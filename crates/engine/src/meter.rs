@@ -10,7 +10,8 @@
 //! of input, an event or the end of a session. The owner begins no further request when the slice
 //! is spent. A divisible *request*, or a step of a chore, gets a slice of its own inside the owner's
 //! slice. So the immediate result of a request does not depend on earlier requests, as long as all
-//! slices have the same length: the owner of the engine can shorten them while others wait.
+//! slices have the same length: the owner of the engine can shorten them while others wait. A step
+//! of a loop must not begin a request, because the loop would get a new slice with each step.
 //! Together, the requests in an owner's slice can use more units than `slice_units`. The maximum is
 //! twice `slice_units` plus one indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
 

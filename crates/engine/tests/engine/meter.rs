@@ -4,10 +4,12 @@ use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
     Body, Choice, Clearing, Effects, Engine, Event, GrabOrder, JobId, Kick, Millis, Need, NewJob,
-    News, Patience, ReadMode, Refused, ReturnOrder, SessionId, State, Status, Submit, Take,
+    Patience, ReadMode, ReturnOrder, SessionId, State, Status, Submit, Take,
 };
 
 use crate::world::{SLICE_UNITS, START, World, grab, read};
+
+mod news;
 
 const SLICE: u64 = SLICE_UNITS as u64;
 
@@ -236,89 +238,6 @@ fn a_key_that_is_in_many_queues_is_looked_up_in_some() {
     }
     let cost = world.cost(|engine, _| assert_eq!(engine.find_key(b"key"), Some(JobId(1))));
     assert!((1..=limits::SAME_KEY_MAX as u64).contains(&cost), "{cost}");
-}
-
-/// Makes a job with the maximum number of watchers. Returns the worker that holds the job, the
-/// job's number, and the job's watchers.
-fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
-    let worker = world.engine.open_session(0, ReturnOrder::ToTail);
-    let join = |world: &mut World, client| {
-        world.engine.submit(client, b"f", foreground(b"key"), &mut world.effects)
-    };
-    let per_client = limits::ATTACHMENTS_MAX as usize;
-    let clients: Vec<_> = (0..limits::WATCHERS_MAX / per_client).map(|_| world.open()).collect();
-    for client in &clients {
-        for _ in 0..per_client {
-            assert_eq!(join(world, *client), Ok(JobId(1)));
-        }
-    }
-    let late = world.open();
-    assert_eq!(join(world, late), Err(Refused::QueueFull));
-    world.engine.register(worker, b"f", None, &mut world.effects);
-    let grabbed = grab(&mut world.engine, worker, GrabOrder::NewestFirst, &mut world.effects);
-    world.events();
-    (worker, grabbed.expect("it is ready").id, clients)
-}
-
-#[test]
-fn a_job_has_a_bounded_number_of_watchers_that_are_notified_in_slices() {
-    let mut world = World::new();
-    let (worker, id, _) = watched_by_many(&mut world);
-    let some = News::Data(Body::from(&b"x"[..]));
-    let end = News::Complete(Body::from(&b"y"[..]));
-    let cost = world.cost(|engine, fx| engine.report(worker, id, &some, fx).expect("it holds it"));
-    assert!(cost <= SLICE + FEW, "{cost}");
-    let cost = world.cost(|engine, fx| engine.complete(worker, id, &end, fx).expect("as above"));
-    assert!(cost <= SLICE + FEW, "{cost}");
-    world.engine.check_invariants();
-    let (mut slices, mut events) = (0, Vec::new());
-    let mut more = true;
-    while more {
-        events.append(&mut world.effects.events);
-        let cost = world.cost(|engine, fx| more = engine.advance(fx));
-        world.engine.check_invariants();
-        assert!(cost <= SLICE + FEW, "{cost}");
-        slices += 1;
-    }
-    events.append(&mut world.effects.events);
-    assert!(slices > 10, "{slices}");
-    assert!(!world.engine.has_pending_news());
-    let news = events.into_iter().map(|(_, event)| match event {
-        Event::News { news, .. } => news,
-        other => panic!("{other:?}"),
-    });
-    let mut wanted = vec![some; limits::WATCHERS_MAX];
-    wanted.resize(2 * limits::WATCHERS_MAX, end);
-    assert_eq!(news.collect::<Vec<_>>(), wanted, "all hear the end behind the data");
-}
-
-#[test]
-fn watchers_can_leave_before_they_are_notified_and_the_worker_helps_to_notify() {
-    let mut world = World::new();
-    let (worker, id, clients) = watched_by_many(&mut world);
-    let watcher = world.open();
-    let other = Submit { unique: b"", ..foreground(b"") };
-    let other = world.engine.submit(watcher, b"g", other, &mut world.effects).expect("it is new");
-    world.engine.register(worker, b"g", None, &mut world.effects);
-    let grabbed = grab(&mut world.engine, worker, GrabOrder::NewestFirst, &mut world.effects);
-    assert_eq!(grabbed.map(|grabbed| grabbed.id), Some(other));
-    world.events();
-    world.engine.complete(worker, id, &News::Fail, &mut world.effects).expect("it holds it");
-    // The news of this job must wait, because the watchers of the other job do not have their news
-    // yet.
-    world.engine.complete(worker, other, &News::Fail, &mut world.effects).expect("it holds it");
-    let mut events = world.effects.events.iter();
-    assert!(events.all(|(session, _)| *session == clients[0]), "the others come later");
-    for session in [clients[0], clients[5]] {
-        world.engine.close_session(session, &mut world.effects);
-        world.engine.check_invariants();
-    }
-    while world.engine.send_more_news(&mut world.effects) {
-        world.engine.check_invariants();
-    }
-    world.engine.check_invariants();
-    let received = world.effects.events.iter().filter(|(session, _)| *session == watcher);
-    assert_eq!(received.count(), 1);
 }
 
 #[test]

@@ -51,9 +51,9 @@ impl Engine {
     }
 
     /// Adds news to the line of news, because the job has many watchers or because the line is not
-    /// empty. If the line was empty, sends the first slice.
+    /// empty. If the line was empty, sends as much as the request allows. The news gets no slice of
+    /// its own: a request or a step of a chore can end many jobs, and must stop after one slice.
     fn queue_news(&mut self, pending: PendingNews, effects: &mut Effects) {
-        self.meter.begin_request();
         let is_first = self.news_queue.is_empty();
         self.news_queue.push(pending);
         if is_first {
@@ -75,8 +75,9 @@ impl Engine {
         self.has_pending_news()
     }
 
-    /// Sends one slice of the news in the line. `late` says whether the request that caused the
-    /// news is over. A timer sends the news that is left, after all other due timers.
+    /// Sends the news in the line until the slice of work is spent, but at least to one watcher.
+    /// `late` says whether the request that caused the news is over. A timer sends the news that is
+    /// left, after all other due timers.
     pub(in crate::engine) fn send_news_slice(&mut self, late: bool, effects: &mut Effects) {
         self.timers.disarm(&mut self.news_queue.timer, TimerKey::News);
         while let Some(mut pending) = self.news_queue.pop() {

@@ -126,6 +126,7 @@ impl Engine {
         work: &mut RemovalWork,
         effects: &mut Effects,
     ) -> bool {
+        let mut jobs_left = self.meter.step_jobs();
         if let Next::Waiting(from) = work.next {
             match self.send_readers_away(work, from, effects) {
                 Some(from) => {
@@ -136,7 +137,7 @@ impl Engine {
             }
         }
         if let Next::Leased(from) = work.next {
-            match self.end_leased(work.queue(), from, effects) {
+            match self.end_leased(work.queue(), from, &mut jobs_left, effects) {
                 Some(from) => {
                     work.next = Next::Leased(from);
                     return true;
@@ -144,7 +145,6 @@ impl Engine {
                 None => work.begin_pass(&self.queues[work.queue()]),
             }
         }
-        let mut jobs_left = self.meter.step_jobs();
         while jobs_left > 0 && !self.meter.request_is_spent() {
             jobs_left -= 1;
             self.meter.count(1);
@@ -172,13 +172,19 @@ impl Engine {
 
     /// Ends the leased jobs of a queue, beginning at the place `from` in the table of jobs. Returns
     /// the place to continue with. `None`: the queue has no leased job any more.
-    fn end_leased(&mut self, id: QueueId, from: u32, effects: &mut Effects) -> Option<u32> {
+    fn end_leased(
+        &mut self,
+        id: QueueId,
+        from: u32,
+        jobs_left: &mut u32,
+        effects: &mut Effects,
+    ) -> Option<u32> {
         let end = self.jobs.end();
         for place in from..end {
             if self.queues[id].counts().leased == 0 {
                 return None;
             }
-            if self.meter.request_is_spent() {
+            if *jobs_left == 0 || self.meter.request_is_spent() {
                 return Some(place);
             }
             if (place as usize).is_multiple_of(UNIT_COMPARISONS) {
@@ -186,6 +192,7 @@ impl Engine {
             }
             let job = self.jobs.get(JobSlot(place));
             if job.is_some_and(|job| job.queue() == id && job.state() == State::Leased) {
+                *jobs_left -= 1;
                 self.end_job(JobSlot(place), JobEnd::Flushed, &News::Fail, effects);
             }
         }
