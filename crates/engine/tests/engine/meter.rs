@@ -601,6 +601,19 @@ fn waiters_of_a_removed_queue_are_notified_in_slices() {
 }
 
 #[test]
+fn many_queues_that_are_idle_at_one_moment_are_removed_in_slices() {
+    const QUEUES: u64 = 5 * SLICE;
+    let mut world = World::new();
+    world.policies([Rule::new(["q*"], [Setting::Idle(Some(1000))])]);
+    for number in 0..QUEUES {
+        world.engine.create_queue(format!("q{number}").as_bytes(), &mut world.effects);
+    }
+    world.engine.set_time(Millis(START.0 + 1001));
+    assert!(slices_until_idle(&mut world) > 10);
+    assert_eq!(world.engine.totals().idle_queue_deletes, QUEUES);
+}
+
+#[test]
 fn a_short_slice_ends_a_long_request_sooner() {
     let mut world = World::new();
     let delayed = NewJob { delay_s: 100, ..NewJob::default() };
