@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use engine::policy::{Policy, Rules, parent_name};
 use engine::{
-    BlockFacts, BlockSlot, Body, Engine, JobBody, JobId, JobList, JobSlot, Need, QueueId, State,
+    BlockFacts, BlockSlot, Body, Engine, JobBody, JobId, JobList, JobSlot, Need, Obstacle, QueueId,
+    State,
 };
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow, RestoredRows};
 
@@ -213,20 +214,23 @@ impl Caller<'_> {
     /// and sends [`Event::Loaded`]. Until that event, the session must make no other request.
     pub fn is_at_hand(&mut self, need: Need<'_>) -> bool {
         let core = &mut *self.core;
-        if !core.engine.needs_sweeps() || core.engine.is_head_at_hand(self.session, need) {
+        if !core.engine.needs_sweeps() {
             return true;
         }
-        let is_swept = core.engine.sweep_for(self.session, need, &mut core.effects);
+        let obstacle = core.engine.clear_way(self.session, need, &mut core.effects);
         core.apply_effects();
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
-        if !is_swept {
-            // More jobs have expired than one slice can end. The session continues in its next slice.
-            core.outgoing.push((mailbox, self.session, Answer::at_once(Event::Loaded)));
-            return false;
+        match obstacle {
+            None => return true,
+            // The session continues in its next slice.
+            Some(Obstacle::Expired) => {
+                core.outgoing.push((mailbox, self.session, Answer::at_once(Event::Loaded)));
+            }
+            Some(Obstacle::Cold(list)) => {
+                core.engine.want_blocks(list);
+                core.cold.waits.for_list(list, self.session, mailbox);
+            }
         }
-        let Some(list) = core.engine.missing(self.session, need) else { return true };
-        core.engine.want_blocks(list);
-        core.cold.waits.for_list(list, self.session, mailbox);
         false
     }
 

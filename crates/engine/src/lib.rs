@@ -50,9 +50,9 @@ pub use collections::prefetch;
 pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
     AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, Held, HeldCursor, HeldJob,
-    ItemStats, JobCursor, Kick, MoveRefused, NameCursor, Need, NotFound, Patience, QueueCursor,
-    QueueStats, RedriveRefused, Refused, RestoreError, SessionView, SessionWait, SetAsideRefused,
-    Submit, Take, Totals, WorkProgress,
+    ItemStats, JobCursor, Kick, MoveRefused, NameCursor, Need, NotFound, Obstacle, Patience,
+    QueueCursor, QueueStats, RedriveRefused, Refused, RestoreError, SessionView, SessionWait,
+    SetAsideRefused, Submit, Take, Totals, WorkProgress,
 };
 pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{

@@ -26,13 +26,14 @@ pub const SHORT_SLICE_DIVISOR: u32 = 3;
 /// dialect also checks a shorter limit of its own.
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 
-/// Maximum units of work that an indivisible step can cost beyond a slice. There are two such
-/// steps for usual numbers of workers: only a block that cannot be read wakes all of them at once. One
-/// is a put into a queue with the maximum number of children, each of which wakes
-/// [`WOKEN_AT_ONCE_MIN`] workers. The other is the end of a session's wait in all the queues that a
-/// session can watch. Such a put can end one such wait. Long bodies come on top, and so do long names
-/// if the rules have many patterns.
-pub const INDIVISIBLE_UNITS_MAX: u64 = 30_000;
+/// Maximum units of work that an indivisible step can cost beyond a slice. The largest steps are
+/// those of sessions with [`REGISTRATIONS_MAX`] queues. A worker that begins to sleep searches twice
+/// among all its queues, and joins all their lists of sleepers. A session that takes a job looks twice
+/// at all queues that it watches, and joins all their lines. A little less is a put into a queue with
+/// the maximum number of children, each of which wakes [`WOKEN_AT_ONCE_MIN`] workers, if it also ends
+/// such a session's wait. Long bodies come on top, and so do long names if the rules have many
+/// patterns. Only a block that cannot be read wakes all workers of a queue at once, however many.
+pub const INDIVISIBLE_UNITS_MAX: u64 = 31_000;
 
 /// This many bytes of a body count as one unit of work.
 pub const UNIT_BODY_BYTES: usize = 4096;
@@ -102,7 +103,8 @@ pub const WATCHERS_MAX: usize = 10_000;
 /// the news in slices.
 pub const NOTIFIED_AT_ONCE_MAX: usize = 64;
 
-/// Maximum number of queues that one worker can register for.
+/// Maximum number of queues that one worker can register for. A session of another dialect can
+/// watch as many.
 pub const REGISTRATIONS_MAX: usize = 10_000;
 
 /// Maximum number of unfinished jobs that a look-up by key alone compares. The jobs have the same

@@ -3,7 +3,8 @@
 
 use super::Engine;
 use super::attempts::Failure;
-use super::cold::{LOAD_REST_MS, Need};
+use super::cold::LOAD_REST_MS;
+use super::need::Need;
 use crate::effects::{Effects, Event};
 use crate::ids::{Millis, QueueId, SessionId, sooner};
 use crate::jobs::State;

@@ -2,35 +2,20 @@
 //!
 //! The owner decides which jobs become cold, because only the owner can read the log. Nothing
 //! happens to a cold job except that the owner loads its block. So a request that needs a cold job
-//! must wait until the owner has loaded it: see [`Engine::missing`]. A job that has expired can stay
-//! cold until it is the head of its queue. If the head is cold and may expire, the engine requests it.
+//! must wait until the owner has loaded it: see [`Engine::clear_way`]. A job that has expired can
+//! stay cold until it is the head of its queue. If the head is cold and may expire, the engine
+//! requests it.
 
 use super::{Engine, RestoreError};
 use crate::collections::prefetch;
 use crate::effects::Effects;
-use crate::ids::{BlockSlot, JobId, JobSlot, Millis, QueueId, SessionId};
+use crate::ids::{BlockSlot, JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Block, BlockFacts, JobList, State};
 use crate::queues::{Extension, Queue, is_due_soon, ready_place};
 
 /// A chore or a reader that needs a cold job looks for it again after this time, in milliseconds.
 /// The end of the load also makes it continue.
 pub(super) const LOAD_REST_MS: u64 = 5;
-
-/// What a request needs in memory.
-#[derive(Copy, Clone, Debug)]
-pub enum Need<'a> {
-    /// The best job of the queues that the session watches.
-    Watched,
-    /// The next job of the queues that the session is registered for.
-    Registered,
-    /// The same, for a worker that begins to sleep. It stays awake if the next job has expired.
-    Sleep,
-    /// The first job of this state in the queue that the session uses, even if the queue is paused.
-    Used(State),
-    /// The first job of the queue of this name. Only a read that does not wait needs this. Other
-    /// reads wait for the load.
-    Queue(&'a [u8]),
-}
 
 /// The states of jobs that can be cold.
 const COLD_STATES: [State; 3] = [State::Ready, State::Delayed, State::Buried];
@@ -326,8 +311,13 @@ impl Engine {
 
     /// Requests the head of a queue. The head must be cold.
     pub(super) fn want_head(&mut self, queue: QueueId) {
+        self.want_blocks(self.list_of_cold_head(queue));
+    }
+
+    /// The list that has the head of a queue. The head must be cold.
+    pub(super) fn list_of_cold_head(&self, queue: QueueId) -> JobList {
         let (_, state) = self.queues[queue].cold_head();
-        self.want_blocks(JobList { queue, state });
+        JobList { queue, state }
     }
 
     /// Requests the head of a queue if it is cold and may expire. In memory, it ends in time.
@@ -363,80 +353,5 @@ impl Engine {
             self.want_blocks(JobList { queue, state: State::Ready });
         }
         self.want_expiring_head(queue);
-    }
-
-    /// Whether [`Engine::missing`] would find nothing, and a sweep before it would do nothing. This
-    /// check is cheap. If it returns false, both may be so nevertheless.
-    pub fn is_head_at_hand(&self, session: SessionId, need: Need<'_>) -> bool {
-        let is_plain = |id: &QueueId| {
-            let queue = &self.queues[*id];
-            !queue.head_is_cold() && !self.may_expire(queue)
-        };
-        match need {
-            Need::Watched => {
-                let watched = self.sessions[session].watched();
-                self.meter.count(watched.len());
-                watched.iter().all(is_plain)
-            }
-            Need::Queue(name) => self.queue_to_read(name).is_none_or(|id| is_plain(&id)),
-            Need::Registered | Need::Sleep | Need::Used(_) => false,
-        }
-    }
-
-    /// The queue that a read under this name reads. If the name is an alias now, there is none: the jobs
-    /// of a queue of this name are out of reach.
-    pub(super) fn queue_to_read(&self, name: &[u8]) -> Option<QueueId> {
-        let is_alias = |id| self.policy_of(id).is_some_and(|policy| !policy.alias.is_empty());
-        self.queue_id(name).filter(|id| !is_alias(*id))
-    }
-
-    /// The list whose next job is cold, if a request of this session needs that job. Then the
-    /// request must wait until the owner has loaded the next block of that list.
-    pub fn missing(&self, session: SessionId, need: Need<'_>) -> Option<JobList> {
-        if self.jobs.blocks().is_empty() {
-            return None;
-        }
-        if let Need::Used(state) = need {
-            let id = self.used(session);
-            let queue = &self.queues[id];
-            if state == State::Ready && queue.head_is_cold() {
-                return Some(JobList { queue: id, state: queue.cold_head().1 });
-            }
-            return queue.is_first_cold(state).then_some(JobList { queue: id, state });
-        }
-        let queue = match need {
-            Need::Watched => self.missing_of_watched(session),
-            Need::Registered | Need::Sleep => {
-                let (_, found) = self.next_supplier_of(session, |queue| {
-                    self.may_serve(queue) || self.may_serve_loaded(queue)
-                })?;
-                Some(found.queue).filter(|queue| self.queues[*queue].head_is_cold())
-            }
-            Need::Queue(name) => {
-                self.queue_to_read(name).filter(|queue| self.may_serve_loaded(&self.queues[*queue]))
-            }
-            Need::Used(_) => None,
-        }?;
-        let (_, state) = self.queues[queue].cold_head();
-        Some(JobList { queue, state })
-    }
-
-    fn missing_of_watched(&self, session: SessionId) -> Option<QueueId> {
-        let watched = self.sessions[session].watched();
-        self.meter.count(watched.len());
-        let cold = watched.iter().filter_map(|id| {
-            let queue = &self.queues[*id];
-            self.may_serve_loaded(queue).then(|| (queue.cold_head().0, *id))
-        });
-        let (key, queue) = cold.min()?;
-        let best = watched.iter().filter_map(|id| self.head(&self.queues[*id]));
-        best.map(|next| next.key).min().is_none_or(|best| key < best).then_some(queue)
-    }
-
-    /// Requests the next blocks for a worker that begins to sleep, so that the loaded jobs wake it.
-    pub(super) fn want_supply(&mut self, session: SessionId) {
-        if let Some(list) = self.missing(session, Need::Registered) {
-            self.want_blocks(list);
-        }
     }
 }

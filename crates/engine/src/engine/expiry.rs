@@ -11,11 +11,10 @@
 //! queue's timer continues it.
 
 use super::Engine;
-use super::cold::Need;
 use super::dead_letters::Unserved;
 use super::take::Asker;
 use crate::effects::Effects;
-use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::ids::{JobSlot, Millis, QueueId};
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::{Extension, Queue};
 
@@ -80,64 +79,6 @@ impl Engine {
     /// more jobs have expired, the head is still an expired job afterwards.
     pub(super) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
         self.sweep(id, usize::MAX, effects);
-    }
-
-    /// Removes expired jobs in front of the job that a request of this session needs, as the request
-    /// itself would. So [`Engine::missing`] sees the job behind them, which can be cold. Uses only
-    /// what is left of the slice. Returns false if the slice is spent and an expired head remains.
-    pub fn sweep_for(&mut self, session: SessionId, need: Need<'_>, effects: &mut Effects) -> bool {
-        if !self.needs_sweeps() || !self.queues.have_extensions() {
-            return true;
-        }
-        self.meter.use_rest_of_slice();
-        match need {
-            Need::Watched => self.sweep_watched(session, effects),
-            Need::Registered => {
-                while let Some((_, found)) = self.next_supplier_of(session, |queue| {
-                    self.may_serve(queue) || self.may_serve_loaded(queue)
-                }) && !self.meter.request_is_spent()
-                    && self.sweep(found.queue, usize::MAX, effects) > 0
-                {}
-            }
-            // A peek shows an expired job, too.
-            Need::Used(_) | Need::Sleep => {}
-            Need::Queue(name) => {
-                if let Some(queue) = self.queue_to_read(name) {
-                    self.sweep_head(queue, effects);
-                    self.drop_if_unwanted(queue, effects);
-                }
-            }
-        }
-        if !self.meter.request_is_spent() {
-            return true;
-        }
-        let Some(queue) = self.expired_head_of(session, need) else { return true };
-        // The slice is spent, perhaps before the sweep came to this queue, and perhaps each time that the
-        // session tries again. So the queue's timer sweeps it at once, as for a session that waits.
-        self.resume_sweep(queue);
-        false
-    }
-
-    /// Whether [`Engine::sweep_for`] can do anything, or [`Engine::missing`] can find a cold job.
-    pub fn needs_sweeps(&self) -> bool {
-        !self.jobs.blocks().is_empty() || self.jobs.can_expire() || self.rules.expire_jobs()
-    }
-
-    /// The queue in which a request of this session would find an expired head.
-    fn expired_head_of(&self, session: SessionId, need: Need<'_>) -> Option<QueueId> {
-        let is_expired = |id: &QueueId| self.head_is_expired(&self.queues[*id]);
-        match need {
-            Need::Watched => {
-                let mut watched = self.sessions[session].watched().iter().copied();
-                watched.find(is_expired)
-            }
-            Need::Registered => {
-                let (_, found) = self.next_supplier(session)?;
-                Some(found.queue).filter(is_expired)
-            }
-            Need::Queue(name) => self.queue_to_read(name).filter(is_expired),
-            Need::Used(_) | Need::Sleep => None,
-        }
     }
 
     /// Removes up to `max` expired jobs at the head of a queue: see [`Engine::expire`].

@@ -2,8 +2,8 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    GrabOrder, JobId, Millis, Need, Patience, ReadMode, Record, ReturnOrder, SessionId, Take, When,
-    limits,
+    GrabOrder, JobId, Millis, Need, Obstacle, Patience, ReadMode, Record, ReturnOrder, SessionId,
+    Take, When, limits,
 };
 
 use crate::world::{SLICE_UNITS, START, World, grab, take_job};
@@ -241,12 +241,12 @@ fn a_sweep_rests_for_no_request_that_cannot_reach_its_queue_in_a_slice() {
     for expired in 1..3 {
         assert_eq!(world.expired("q"), expired);
         world.engine.begin_slice();
-        assert!(!world.engine.is_head_at_hand(worker, Need::Watched));
-        assert!(!world.act(|engine, fx| engine.sweep_for(worker, Need::Watched, fx)));
+        let obstacle = world.act(|engine, fx| engine.clear_way(worker, Need::Watched, fx));
+        assert_eq!(obstacle, Some(Obstacle::Expired));
         world.pass(0);
     }
     assert_eq!(world.expired("q"), 3);
-    assert!(world.engine.is_head_at_hand(worker, Need::Watched));
+    assert_eq!(world.act(|engine, fx| engine.clear_way(worker, Need::Watched, fx)), None);
 }
 
 #[test]
@@ -263,9 +263,9 @@ fn a_take_that_does_not_wait_gets_the_job_behind_many_that_are_too_old() {
     world.engine.set_time(Millis(START.0 + 600));
     world.add("q", "young");
     world.engine.begin_slice();
-    assert!(world.engine.needs_sweeps() && !world.engine.is_head_at_hand(worker, Need::Watched));
+    assert!(world.engine.needs_sweeps());
     let mut slices = 1;
-    while !world.act(|engine, fx| engine.sweep_for(worker, Need::Watched, fx)) {
+    while world.act(|engine, fx| engine.clear_way(worker, Need::Watched, fx)).is_some() {
         slices += 1;
         world.engine.begin_slice();
     }
@@ -284,9 +284,7 @@ fn a_read_of_an_alias_does_not_sweep_the_queue_that_the_alias_hides() {
     world.policies([sweeps, alias]);
     world.pass(11);
     let reader = world.reader();
-    let need = Need::Queue(b"q");
-    assert!(world.engine.is_head_at_hand(reader, need));
-    assert!(world.act(|engine, fx| engine.sweep_for(reader, need, fx)));
+    assert_eq!(world.act(|engine, fx| engine.clear_way(reader, Need::Queue(b"q"), fx)), None);
     assert_eq!(world.expired("q"), 1, "the timer ends one in a second");
 }
 

@@ -10,6 +10,7 @@ use lineshaft_engine::{
 use crate::world::{SLICE_UNITS, START, World, grab, read};
 
 mod news;
+mod searches;
 
 const SLICE: u64 = SLICE_UNITS as u64;
 

@@ -5,6 +5,11 @@ use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::queues::Queue;
 use crate::sessions::{ReadMode, Registration};
 
+/// If a worker has more registrations than there are queues that could supply a job, a search looks
+/// at this many of them by rank before it goes through the queues. The first ones usually have
+/// work.
+const RANKED_MAX: usize = 64;
+
 /// Where a take looks for its job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Choice<'a> {
@@ -41,12 +46,11 @@ impl Engine {
     }
 
     /// The registration of this session whose queue supplies the next job, and its rank. If several
-    /// queues can supply a job, the registration with the highest rank wins. The search first goes
-    /// through the session's registrations by rank. It looks at no more than N registrations, where
-    /// N is the number of queues that have both ready jobs and workers. If none of these
-    /// registrations fits and more registrations are left, the search goes through these N queues
-    /// instead. So the work is in proportion to N or to the number of registrations, whichever is
-    /// smaller.
+    /// queues can supply a job, the registration with the highest rank wins. Let N be the number of
+    /// queues that have both ready jobs and workers. If the session has at most N registrations,
+    /// the search goes through them by rank. If it has more, the search looks at a few of them, and
+    /// then goes through these N queues instead. So the work is in proportion to N or to the number
+    /// of registrations, whichever is smaller.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,
@@ -54,8 +58,17 @@ impl Engine {
         self.next_supplier_of(session, |queue| self.may_serve(queue))
     }
 
+    /// Like [`Engine::next_supplier`], but a queue can also supply a job if this job is cold.
+    pub(in crate::engine) fn next_supplier_if_loaded(
+        &self,
+        session: SessionId,
+    ) -> Option<(i64, Registration)> {
+        let serves = |queue: &Queue| self.may_serve(queue) || self.may_serve_loaded(queue);
+        self.next_supplier_of(session, serves)
+    }
+
     /// Like [`Engine::next_supplier`], but `serves` decides which queues can supply a job.
-    pub(in crate::engine) fn next_supplier_of(
+    fn next_supplier_of(
         &self,
         session: SessionId,
         serves: impl Fn(&Queue) -> bool,
@@ -64,12 +77,14 @@ impl Engine {
         let serves = |queue: QueueId| serves(&self.queues[queue]);
         self.meter.count(1);
         let supplying = self.queues.supplying();
-        let mut ranks = worker.by_rank().take(supplying.len());
+        let goes_by_rank = worker.len() <= supplying.len();
+        let most = if goes_by_rank { worker.len() } else { RANKED_MAX.min(supplying.len()) };
+        let mut ranks = worker.by_rank().take(most);
         let found = ranks.find(|(_, found)| {
             self.meter.count(1);
             serves(found.queue)
         });
-        if found.is_some() || worker.len() <= supplying.len() {
+        if found.is_some() || goes_by_rank {
             return found;
         }
         self.meter.count(supplying.len());

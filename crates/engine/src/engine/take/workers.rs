@@ -180,10 +180,13 @@ impl Engine {
     /// Puts a worker to sleep until a job wakes it. Returns false if the worker already has work.
     /// Then the worker stays awake.
     pub fn sleep(&mut self, session: SessionId) -> bool {
-        if self.has_work(session) {
-            return false;
+        if let Some((_, found)) = self.next_supplier_if_loaded(session) {
+            if self.may_serve(&self.queues[found.queue]) || self.has_work(session) {
+                return false;
+            }
+            // The end of the load wakes the worker.
+            self.want_head(found.queue);
         }
-        self.want_supply(session);
         let unlisted = self.sessions[session].ensure_worker().fall_asleep();
         self.meter.count(unlisted.len());
         for queue in unlisted {
