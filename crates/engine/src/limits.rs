@@ -27,12 +27,13 @@ pub const SHORT_SLICE_DIVISOR: u32 = 3;
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 
 /// Maximum units of work that an indivisible step can cost beyond a slice. The largest steps are
-/// those of sessions with [`REGISTRATIONS_MAX`] queues. A worker that begins to sleep searches twice
-/// among all its queues, and joins all their lists of sleepers. A session that takes a job looks twice
-/// at all queues that it watches, and joins all their lines. A little less is a put into a queue with
-/// the maximum number of children, each of which wakes [`WOKEN_AT_ONCE_MIN`] workers, if it also ends
-/// such a session's wait. Long bodies come on top, and so do long names if the rules have many
-/// patterns. Only a block that cannot be read wakes all workers of a queue at once, however many.
+/// those of sessions with [`REGISTRATIONS_MAX`] queues. A worker that begins to sleep searches
+/// twice among all its queues, and joins all their lists of sleepers. A session that takes a job
+/// looks twice at all queues that it watches, and joins all their lines. A little less is a put
+/// into a queue with the maximum number of children, each of which wakes [`WOKEN_AT_ONCE_MIN`]
+/// workers, if it also ends such a session's wait. Long bodies come on top, and so do long names if
+/// the rules have many patterns. Only a block that cannot be read wakes all workers of a queue at
+/// once, however many.
 pub const INDIVISIBLE_UNITS_MAX: u64 = 31_000;
 
 /// This many bytes of a body count as one unit of work.
@@ -88,7 +89,8 @@ pub const KEY_HEADS_MAX: usize = 20;
 
 /// Maximum number of names that a case-insensitive look-up compares. All these names are equal
 /// apart from the case of letters. Usually there are few such names, but a client can make many on
-/// purpose.
+/// purpose. If the names have [`UNIT_COMPARISONS`] bytes or more, the maximum is smaller, so that
+/// the look-up compares at most this number times [`UNIT_COMPARISONS`] bytes.
 pub const ALIKE_MAX: usize = 1000;
 
 /// Maximum number of attachments of one session to one job. For each attachment, the session gets

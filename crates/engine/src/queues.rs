@@ -19,7 +19,7 @@ use crate::collections::Slab;
 use crate::hash::NameHash;
 use crate::ids::{BlockSlot, JobSlot, LeaseId, Millis, QueueId};
 use crate::jobs::{BlockFacts, Job, JobList, State};
-use crate::limits::ALIKE_MAX;
+use crate::limits::{ALIKE_MAX, UNIT_COMPARISONS};
 use crate::policy::{Name, Policy};
 use names::NameTable;
 
@@ -193,11 +193,13 @@ impl Queues {
     }
 
     /// The queues whose names differ from this name at most in the case of ASCII letters, oldest
-    /// first. If there are more than [`ALIKE_MAX`] such queues, the list has only some of them.
+    /// first. If there are more such queues than [`ALIKE_MAX`] allows, the list has only some of
+    /// them.
     pub(crate) fn in_any_case(&self, name: &[u8]) -> Vec<QueueId> {
         let folded = name.to_ascii_lowercase();
         let hash = self.hash.of(&folded);
-        let cased = self.cased.range((hash, 0)..=(hash, u64::MAX)).take(ALIKE_MAX);
+        let most = ALIKE_MAX / (1 + name.len() / UNIT_COMPARISONS);
+        let cased = self.cased.range((hash, 0)..=(hash, u64::MAX)).take(most);
         let cased = cased.map(|(_, id)| *id).chain(self.find(&folded));
         let mut alike: Vec<QueueId> =
             cased.filter(|id| self[*id].name().eq_ignore_ascii_case(name)).collect();

@@ -165,11 +165,16 @@ fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
 /// name differs only in case. Also finds a function that is being dropped. If a name stands for
 /// another queue, this queue is the function, even while the queue of the name itself still exists.
 pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
-    let alike = turn.queues_alike(name);
-    let turn = &*turn;
-    let alike = alike.into_iter().filter_map(|queue| turn.real_queue_id(turn.queue_name(queue)));
-    let mut found = turn.real_queue_id(name).into_iter().chain(alike);
-    let found =
-        found.find(|queue| function(*queue, turn).is_some() || turn.is_being_removed(*queue))?;
-    Some(turn.queue_name(found).to_vec())
+    let is_found = |queue: &QueueId, turn: &Turn<'_>| {
+        function(*queue, turn).is_some() || turn.is_being_removed(*queue)
+    };
+    // Most names are exact, so no others are compared.
+    turn.count_work(1);
+    let mut found = turn.real_queue_id(name).filter(|queue| is_found(queue, turn));
+    if found.is_none() {
+        let alike = turn.queues_alike(name).into_iter();
+        let mut alike = alike.filter_map(|queue| turn.real_queue_id(turn.queue_name(queue)));
+        found = alike.find(|queue| is_found(queue, turn));
+    }
+    found.map(|queue| turn.queue_name(queue).to_vec())
 }

@@ -9,6 +9,7 @@
 use super::Engine;
 use crate::ids::{BlockSlot, JobSlot, Millis, QueueId};
 use crate::jobs::{JobList, State};
+use crate::limits::UNIT_PATTERN_STEPS;
 use crate::queues::ready_place;
 
 /// A place in the order of all queues by age. The default is before the oldest queue.
@@ -105,11 +106,14 @@ impl Engine {
     }
 
     /// The queues whose names differ from this name at most in the case of ASCII letters, oldest
-    /// first. If there are more than [`crate::limits::ALIKE_MAX`] such queues, the list has only
-    /// some of them.
+    /// first. If there are more such queues than [`crate::limits::ALIKE_MAX`] allows, the list has
+    /// only some of them.
     pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
-        let alike = self.queues.in_any_case(&self.real_name(name));
-        self.meter.count(alike.len() + 1);
+        let name = self.real_name(name);
+        let alike = self.queues.in_any_case(&name);
+        // The letters of two names are compared as those of a pattern and a name.
+        let units_per_name = 1 + name.len() / UNIT_PATTERN_STEPS;
+        self.meter.count((alike.len() + 1) * units_per_name);
         alike
     }
 }

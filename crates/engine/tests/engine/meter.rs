@@ -556,6 +556,29 @@ fn a_search_for_rules_counts_patterns_and_the_length_of_the_name() {
 }
 
 #[test]
+fn a_search_in_any_case_compares_few_names_if_they_are_long() {
+    for (length, most) in [(50, limits::ALIKE_MAX), (8100, 10)] {
+        let mut world = World::new();
+        for number in 0..limits::ALIKE_MAX + 200 {
+            let mut name = vec![b'a'; length];
+            // The letters with capitals are the bits of the number that are set.
+            for (bit, letter) in name.iter_mut().take(11).enumerate() {
+                if (number >> bit) & 1 == 1 {
+                    letter.make_ascii_uppercase();
+                }
+            }
+            world.engine.create_queue(&name, &mut world.effects);
+        }
+        let mut found = 0;
+        let name = b"A".repeat(length);
+        let cost = world.cost(|engine, _| found = engine.queues_alike(&name).len());
+        // The name without capitals is found by itself, and does not count for the maximum.
+        assert!((2..=most + 1).contains(&found), "{found} names of {length} bytes");
+        assert!(cost <= limits::ALIKE_MAX as u64 + FEW, "{cost} for {length} bytes");
+    }
+}
+
+#[test]
 fn new_policies_come_to_many_queues_in_slices() {
     let mut world = World::new();
     let client = world.open();
