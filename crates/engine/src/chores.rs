@@ -2,6 +2,7 @@
 //! chores take turns. So other clients never wait for a whole chore.
 
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::mem;
 
 use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
@@ -14,32 +15,45 @@ use crate::sessions::ReturnOrder;
 #[derive(Debug, Default)]
 pub(crate) struct ChoreLine {
     line: VecDeque<Chore>,
+    /// The chores that need jobs that the owner loads. They rest together: when one of them rests
+    /// again, so do the others. So even thousands of them cost little while they wait.
+    resting: VecDeque<Chore>,
+    /// No chore of `resting` continues before this moment.
+    rests_until: Millis,
+    /// The chore that does a slice now rests after it.
+    begins_to_rest: bool,
     /// No chore continues while this is true: see [`crate::Engine::hold_chores`].
     is_held: bool,
     /// Kicks end when they need a cold job: see [`crate::Engine::end_kicks_at_cold_jobs`].
     kicks_end_at_cold_jobs: bool,
-    /// No chore continues before this moment, because a chore needs a job that the owner loads.
-    rests_until: Millis,
     /// The last slice was spent on timers, so the next slice begins with a chore.
     pub(crate) comes_first: bool,
 }
 
 impl ChoreLine {
     pub(crate) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.line.is_empty() && self.resting.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Chore> {
-        self.line.iter()
+        self.line.iter().chain(&self.resting)
     }
 
-    /// Adds a chore to the end of the line. The chore is new, or has already done a slice.
+    /// Adds a chore that has just done a slice. It comes to the end of the line, or rests.
     pub(crate) fn push(&mut self, chore: Chore) {
-        self.line.push_back(chore);
+        let rests = mem::take(&mut self.begins_to_rest);
+        let line = if rests { &mut self.resting } else { &mut self.line };
+        line.push_back(chore);
     }
 
-    /// Removes the first chore of the line. This chore has waited longest.
-    pub(crate) fn pop(&mut self) -> Option<Chore> {
+    /// Removes the first chore of the line. This chore has waited longest. If the rest of other
+    /// chores is over, one of them comes to the end of the line before that.
+    pub(crate) fn pop(&mut self, now: Millis) -> Option<Chore> {
+        if self.rests_until <= now
+            && let Some(rested) = self.resting.pop_front()
+        {
+            self.line.push_back(rested);
+        }
         self.line.pop_front()
     }
 
@@ -59,18 +73,29 @@ impl ChoreLine {
         self.is_held
     }
 
-    /// Makes all chores rest until this moment.
-    pub(crate) fn rest_until(&mut self, moment: Millis) {
-        self.rests_until = moment;
+    /// Makes the chore that does a slice now rest until this moment. Its slice must end with
+    /// [`ChoreLine::push`]. If other chores rest already, their rest does not become longer.
+    /// Otherwise new chores could keep them at rest for ever.
+    pub(crate) fn rest_until(&mut self, moment: Millis, now: Millis) {
+        self.begins_to_rest = true;
+        if self.rests_until <= now {
+            self.rests_until = moment;
+        }
     }
 
-    pub(crate) fn rests_until(&self) -> Millis {
-        self.rests_until
+    /// Ends the rest of all chores.
+    pub(crate) fn end_rest(&mut self) {
+        self.rests_until = Millis(0);
     }
 
-    /// Whether chores can continue at this moment.
+    /// The moment before which no chore can continue, because all of them rest.
+    pub(crate) fn all_rest_until(&self) -> Millis {
+        if self.line.is_empty() { self.rests_until } else { Millis(0) }
+    }
+
+    /// Whether a chore can continue at this moment.
     pub(crate) fn may_continue(&self, now: Millis) -> bool {
-        !self.is_held && self.rests_until <= now
+        !self.is_held && self.all_rest_until() <= now
     }
 }
 
@@ -304,7 +329,7 @@ mod tests {
         let close = |number| Chore::Close { session: SessionId(number) };
         line.push(close(1));
         line.push(close(2));
-        let first = line.pop().expect("one was begun");
+        let first = line.pop(Millis(0)).expect("one was begun");
         assert!(matches!(first, Chore::Close { session: SessionId(1) }));
         line.push(first);
         let sessions: Vec<SessionId> = line
@@ -315,6 +340,29 @@ mod tests {
             })
             .collect();
         assert_eq!(sessions, [SessionId(2), SessionId(1)]);
+    }
+
+    #[test]
+    fn chores_that_rest_do_not_hold_up_others() {
+        let mut line = ChoreLine::default();
+        let close = |number| Chore::Close { session: SessionId(number) };
+        let next = |line: &mut ChoreLine, now| match line.pop(Millis(now)) {
+            Some(Chore::Close { session }) => Some(session.0),
+            _ => None,
+        };
+        for (number, now) in [(1, 0), (2, 3)] {
+            line.rest_until(Millis(now + 5), Millis(now));
+            line.push(close(number));
+        }
+        line.push(close(3));
+        assert_eq!((line.iter().count(), line.all_rest_until()), (3, Millis(0)));
+        assert_eq!(next(&mut line, 4), Some(3));
+        // The second rest has not made the first one longer.
+        assert_eq!((next(&mut line, 4), line.all_rest_until()), (None, Millis(5)));
+        assert!(!line.is_empty() && !line.may_continue(Millis(4)));
+        line.push(close(4));
+        assert_eq!([(); 3].map(|()| next(&mut line, 5)), [Some(4), Some(1), Some(2)]);
+        assert!(line.is_empty());
     }
 
     #[test]

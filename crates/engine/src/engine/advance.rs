@@ -21,7 +21,7 @@ impl Engine {
             return timer;
         }
         let rest = if self.chores.is_held() { HELD_CHORES_REST_MS } else { 0 };
-        let chore = Millis(self.now.0.saturating_add(rest)).max(self.chores.rests_until());
+        let chore = Millis(self.now.0.saturating_add(rest)).max(self.chores.all_rest_until());
         Some(timer.map_or(chore, |timer| timer.min(chore)))
     }
 

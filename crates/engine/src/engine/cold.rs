@@ -245,7 +245,7 @@ impl Engine {
     ) {
         self.enlist_loaded(refused);
         self.meter.begin_slice();
-        self.chores.rest_until(Millis(0));
+        self.chores.end_rest();
         self.end_policy_wait(queue);
         self.queues[queue].note_due(self.now);
         // Jobs that the owner could not read are gone.
@@ -334,11 +334,12 @@ impl Engine {
             && first().is_some_and(|(_, block)| self.jobs.blocks()[block].facts.expires)
     }
 
-    /// Requests the next blocks of a list. Chores rest for a moment, because a chore needs a cold
-    /// job of the list.
+    /// Requests the next blocks of a list. The chore that does a slice now rests for a moment after
+    /// it, because it needs a cold job of the list.
     pub(super) fn rest_for_load(&mut self, list: JobList) {
         self.want_blocks(list);
-        self.chores.rest_until(Millis(self.now.0.saturating_add(LOAD_REST_MS)));
+        let rest_ends = Millis(self.now.0.saturating_add(LOAD_REST_MS));
+        self.chores.rest_until(rest_ends, self.now);
     }
 
     /// Requests the next blocks of a queue, if a job of this place has left the list of ready jobs

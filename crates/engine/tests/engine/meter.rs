@@ -469,6 +469,30 @@ fn timers_without_end_do_not_hold_up_a_kick() {
     assert!(kicked && engine.totals().delayed > 0);
 }
 
+#[test]
+fn a_kick_that_waits_for_a_cold_job_does_not_hold_up_other_chores() {
+    let mut world = World::new();
+    let (client, holder) = (world.open(), world.open());
+    world.put_many(client, b"cold", 1, NewJob::default());
+    world.engine.bury_job(JobId(1), 0, &mut world.effects).expect("it is ready");
+    let slot = world.engine.slot(JobId(1)).expect("the job exists");
+    world.engine.cool(&[slot]).expect("the job can be cold");
+    world.put_many(client, b"q", 3 * SLICE as usize, NewJob::default());
+    world.engine.watch(holder, b"q");
+    while let Take::Granted(_) =
+        world.engine.take(holder, Choice::Watched, Patience::None, &mut world.effects)
+    {}
+    let (engine, effects) = (&mut world.engine, &mut world.effects);
+    engine.close_session(holder, effects);
+    assert!(engine.totals().leased > 0, "the first slice is done");
+    engine.use_queue(client, b"cold", effects);
+    assert_eq!(engine.kick(client, 1, effects), Kick::Waiting);
+    while engine.advance(effects) {}
+    assert_eq!(engine.totals().leased, 0);
+    assert!(engine.has_chores(), "the kick waits for the load");
+    engine.check_invariants();
+}
+
 /// Advances until no work is due, and checks the length of each slice. Returns the number of
 /// slices.
 fn slices_until_idle(world: &mut World) -> u32 {

@@ -74,9 +74,9 @@ impl Engine {
         self.chores.end_kicks_at_cold_jobs(end);
     }
 
-    /// Does one slice of the chore that has waited longest.
+    /// Does one slice of the chore that has waited longest, and does not rest.
     pub(in crate::engine) fn do_a_chore(&mut self, effects: &mut Effects) {
-        let Some(mut chore) = self.chores.pop() else { return };
+        let Some(mut chore) = self.chores.pop(self.now) else { return };
         self.meter.begin_request();
         if let Chore::Kick { session, .. } = chore
             && self.sessions.find(session).is_none()

@@ -119,7 +119,7 @@ impl Engine {
             left -= 1;
             *jobs_left -= 1;
         }
-        if self.queues[id].head_is_cold() {
+        if left > 0 && self.queues[id].head_is_cold() {
             let (_, state) = self.queues[id].cold_head();
             self.rest_for_load(JobList { queue: id, state });
         } else if self.queues[id].ready().is_empty() {
