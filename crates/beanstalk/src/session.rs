@@ -303,13 +303,15 @@ impl Dialect for Session {
 
     fn buffered_bytes(&self) -> usize {
         let listing_bytes = self.listing.as_ref().map_or(0, |listing| listing.buffered_bytes());
-        let blocked_bytes = self.blocked.as_ref().map_or(0, |blocked| blocked.1.len());
         listing_bytes
-            + blocked_bytes
             + match &self.reading {
                 Reading::Body(put) => put.body.buffered_bytes(),
                 Reading::Line | Reading::LongLine | Reading::RefusedBody { .. } => 0,
             }
+    }
+
+    fn blocked_bytes(&self) -> usize {
+        self.blocked.as_ref().map_or(0, |blocked| blocked.1.len())
     }
 
     fn is_mid_request(&self) -> bool {

@@ -138,6 +138,12 @@ pub trait Dialect: Send {
     /// buffers do not count.
     fn buffered_bytes(&self) -> usize;
 
+    /// Bytes of memory of a complete put that waits for room. They are not in `buffered_bytes`,
+    /// because the limit of memory has admitted the put, and its client has nothing to finish.
+    fn blocked_bytes(&self) -> usize {
+        0
+    }
+
     /// Whether the session has used the beginning of a request, and needs more bytes from the
     /// client to complete the request. Bytes that the owner keeps do not count.
     fn is_mid_request(&self) -> bool;

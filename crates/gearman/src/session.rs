@@ -384,6 +384,16 @@ impl Session {
         }
     }
 
+    /// Bytes of memory of the postponed request.
+    fn postponed_bytes(&self) -> usize {
+        match &self.postponed {
+            Some(Postponed::Keyed(_, body, workload)) => {
+                body.len() + workload.as_ref().map_or(0, |workload| workload.len())
+            }
+            _ => 0,
+        }
+    }
+
     /// Ends the session if the client has closed its sending side and the session has handled all
     /// its commands. In Gearman, a closed sending side counts as a disconnect.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
@@ -463,13 +473,12 @@ impl Dialect for Session {
             Reading::Refused(submit) => submit.arguments.len(),
             Reading::Message | Reading::NoBody(..) => 0,
         };
-        let postponed_bytes = match &self.postponed {
-            Some(Postponed::Keyed(_, body, workload)) => {
-                body.len() + workload.as_ref().map_or(0, |workload| workload.len())
-            }
-            _ => 0,
-        };
+        let postponed_bytes = if self.waits_for_room { 0 } else { self.postponed_bytes() };
         self.late_bytes + packet_bytes + postponed_bytes
+    }
+
+    fn blocked_bytes(&self) -> usize {
+        if self.waits_for_room { self.postponed_bytes() } else { 0 }
     }
 
     fn is_mid_request(&self) -> bool {

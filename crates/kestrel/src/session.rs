@@ -291,12 +291,20 @@ impl<D: LineDialect> Dialect for LineSession<D> {
 
     fn buffered_bytes(&self) -> usize {
         let listing_bytes = self.listing.as_ref().map_or(0, Listing::buffered_bytes);
-        let blocked_bytes = match &self.waiting {
-            Waiting::Room(item) => item.body.len() + item.queue.len(),
-            Waiting::Nothing | Waiting::Item { .. } | Waiting::Monitor(_) | Waiting::Work(_) => 0,
-        };
         let open_bytes = self.client.buffered_bytes();
-        self.reading.buffered_bytes() + listing_bytes + blocked_bytes + open_bytes
+        let is_blocked = matches!(self.waiting, Waiting::Room(_));
+        let reading_bytes = if is_blocked { 0 } else { self.reading.buffered_bytes() };
+        reading_bytes + listing_bytes + open_bytes
+    }
+
+    fn blocked_bytes(&self) -> usize {
+        match &self.waiting {
+            // The rest of a list waits behind its item.
+            Waiting::Room(item) => {
+                item.body.len() + item.queue.len() + self.reading.buffered_bytes()
+            }
+            Waiting::Nothing | Waiting::Item { .. } | Waiting::Monitor(_) | Waiting::Work(_) => 0,
+        }
     }
 
     fn is_mid_request(&self) -> bool {

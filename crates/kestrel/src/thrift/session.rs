@@ -256,13 +256,18 @@ impl Dialect for ThriftSession {
 
     fn buffered_bytes(&self) -> usize {
         let list_bytes = match &self.waiting {
-            Waiting::List(call, message) | Waiting::Room(call, message) => {
-                call.buffered_bytes() + message.capacity()
-            }
+            Waiting::List(call, message) => call.buffered_bytes() + message.capacity(),
             Waiting::Load(message, ..) => message.capacity(),
-            Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) => 0,
+            Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) | Waiting::Room(..) => 0,
         };
         self.receiver.buffered_bytes() + list_bytes
+    }
+
+    fn blocked_bytes(&self) -> usize {
+        match &self.waiting {
+            Waiting::Room(call, message) => call.buffered_bytes() + message.capacity(),
+            _ => 0,
+        }
     }
 
     fn is_mid_request(&self) -> bool {

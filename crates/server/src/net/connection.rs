@@ -72,8 +72,10 @@ pub(crate) const TLS_BYTES: u64 = 7 << 10;
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of the names")]
 pub(crate) struct Held {
-    /// Bytes of incomplete or waiting commands.
+    /// Bytes of incomplete or waiting commands, except puts that wait for room.
     pub(crate) unfinished_bytes: u64,
+    /// Bytes of puts that wait for room in a full queue.
+    pub(crate) blocked_bytes: u64,
     /// Bytes of unsent replies.
     pub(crate) unsent_bytes: u64,
     /// Bytes of replies that wait because the client reads too slowly.
@@ -572,7 +574,7 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.is_unusable())
     }
 
-    /// Bytes of memory for incomplete or waiting commands.
+    /// Bytes of memory for incomplete or waiting commands, except puts that wait for room.
     pub(crate) fn unfinished_bytes(&self) -> usize {
         match self.phase {
             Phase::Open => {
@@ -587,6 +589,14 @@ impl Connection {
         }
     }
 
+    /// Bytes of memory for a put that waits for room.
+    fn blocked_bytes(&self) -> usize {
+        match self.phase {
+            Phase::Open => broker::allocated_bytes(self.dialect.blocked_bytes()) as usize,
+            Phase::Flushing | Phase::Lingering => 0,
+        }
+    }
+
     /// The connection's current memory.
     pub(crate) fn held(&self) -> Held {
         if self.in_leaving {
@@ -596,6 +606,7 @@ impl Connection {
         let unsent_bytes = self.outbox.len() as u64;
         Held {
             unfinished_bytes: self.unfinished_bytes() as u64,
+            blocked_bytes: self.blocked_bytes() as u64,
             unsent_bytes,
             stuck_bytes: if self.is_stuck() { unsent_bytes } else { 0 },
             tls_bytes: if self.tls.is_some() { TLS_BYTES } else { 0 },

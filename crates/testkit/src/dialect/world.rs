@@ -258,11 +258,12 @@ impl World {
         self.cooled
     }
 
-    /// The number of the client's bytes that the server keeps: unread bytes and incomplete
-    /// commands.
+    /// The number of the client's bytes that the server keeps: unread bytes, incomplete commands,
+    /// and puts that wait for room.
     pub fn held_bytes(&self, index: usize) -> usize {
         let connection = &self.connections[index];
-        connection.unread.len() + connection.session.buffered_bytes()
+        let session = &connection.session;
+        connection.unread.len() + session.buffered_bytes() + session.blocked_bytes()
     }
 
     /// The longest reply of the session to one piece of input, in bytes.

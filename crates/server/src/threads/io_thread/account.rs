@@ -42,13 +42,15 @@ impl Account {
         let held = &mut self.held;
         held.unfinished_bytes =
             moved(held.unfinished_bytes, before.unfinished_bytes, now.unfinished_bytes);
+        held.blocked_bytes = moved(held.blocked_bytes, before.blocked_bytes, now.blocked_bytes);
         held.unsent_bytes = moved(held.unsent_bytes, before.unsent_bytes, now.unsent_bytes);
         held.stuck_bytes = moved(held.stuck_bytes, before.stuck_bytes, now.stuck_bytes);
         held.tls_bytes = moved(held.tls_bytes, before.tls_bytes, now.tls_bytes);
     }
 
     fn bytes((held, connections): (Held, u64)) -> u64 {
-        let buffers_bytes = held.unfinished_bytes + held.unsent_bytes + held.tls_bytes;
+        let commands_bytes = held.unfinished_bytes + held.blocked_bytes;
+        let buffers_bytes = commands_bytes + held.unsent_bytes + held.tls_bytes;
         buffers_bytes + connections * CONNECTION_BYTES
     }
 }

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use broker::policy::{Rule, Rules, Setting, WhenFull};
 use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
 use notation::address::Address;
@@ -568,6 +569,58 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     rounds.round();
     rounds.finish();
     assert_eq!(limits.held.unfinished_bytes(), 80_000);
+}
+
+#[test]
+fn puts_that_wait_for_room_are_bounded_by_the_memory_and_not_as_unfinished_commands() {
+    let mut config = Config::default();
+    config.limits.unfinished_bytes = 0;
+    config.limits.memory = MemoryLimit::Off;
+    config.limits.beanstalk_job_bytes = 100_000;
+    config.limits.gearman_packet_bytes = 100_000;
+    config.limits.kestrel_item_bytes = 100_000;
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let settings = [
+        Setting::JobsMax(Some(1)),
+        Setting::WhenFull(WhenFull::Block),
+        Setting::BlockFor(3_600_000),
+    ];
+    let rules = Rules(vec![Rule::new(["default"], settings)]);
+    let _ = broker.turn(Millis(0)).set_policies(rules);
+    let mut rounds = Rounds::configured(Protocol::Beanstalk, broker, &config);
+    let say = |rounds: &mut Rounds, client: &mut UnixStream, bytes: &str| {
+        client.write_all(bytes.as_bytes()).unwrap();
+        rounds.round();
+        rounds.finish();
+        received(client)
+    };
+    let mut worker = rounds.connect();
+    assert_eq!(say(&mut rounds, &mut worker, "put 0 0 60 1\r\nx\r\n"), "INSERTED 1\r\n");
+    let (head, body) = ("put 0 0 60 60000\r\n", "x".repeat(60_000));
+    let mut producers = [(); 4].map(|()| rounds.connect());
+    for producer in &mut producers {
+        assert_eq!(say(&mut rounds, producer, &format!("{head}{body}\r\n")), "", "it waits");
+    }
+    let shared = rounds.thread.shared.clone();
+    let used_bytes = shared.broker.memory_usage().used_bytes;
+    assert!(used_bytes > 240_000, "{used_bytes}");
+    assert!(used_bytes > shared.limits.unfinished_bytes(), "they are more than commands may be");
+    assert_eq!(shared.limits.held.unfinished_bytes(), 0);
+    assert_eq!(shared.limits.open(), 5, "nobody is cut off");
+    // The server has admitted the body of this put, but there is no memory for it when it would wait.
+    let mut late = rounds.connect();
+    assert_eq!(say(&mut rounds, &mut late, head), "");
+    shared.broker.set_memory_limit(Some(used_bytes));
+    assert_eq!(say(&mut rounds, &mut late, &format!("{body}\r\n")), "OUT_OF_MEMORY\r\n");
+    shared.broker.set_memory_limit(None);
+    // The first put in the line gets the room.
+    assert_eq!(say(&mut rounds, &mut worker, "delete 1\r\n"), "DELETED\r\n");
+    for _ in 0..3 {
+        rounds.round();
+    }
+    let answers = producers.each_mut().map(received);
+    assert!(answers[0].starts_with("INSERTED "), "{answers:?}");
+    assert!(answers[1..].iter().all(String::is_empty), "{answers:?}");
 }
 
 #[test]
