@@ -9,7 +9,7 @@ use crate::claims::ClaimKey;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Death, DeathCause, FailureCause, JobKind, State};
-use crate::limits::{PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
+use crate::limits::{DEATH_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::milestones::JobEnd;
 use crate::policy::{DeadTarget, Name, UniqueWindow};
 use crate::queues::{Extension, parent_of};
@@ -240,11 +240,11 @@ impl Engine {
         }
     }
 
-    /// Ends dead letters of a queue until it has at most `max`, but not more than one request may
+    /// Ends dead letters of a queue until it has at most `max`, but not more than one death may
     /// end. The queue stays in existence, because it gets another one.
     fn end_oldest_dead(&mut self, queue: QueueId, max: u64, effects: &mut Effects) {
         self.queues[queue].hold();
-        for _ in 0..PUT_ENDS_MAX {
+        for _ in 0..DEATH_ENDS_MAX {
             if self.jobs.dead_count(queue) <= max {
                 break;
             }

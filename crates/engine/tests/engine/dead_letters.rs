@@ -204,6 +204,34 @@ fn the_server_ends_dead_letters_at_their_time_and_the_oldest_of_too_many() {
     }
 }
 
+fn count_letters(world: &World, queue: &[u8]) -> usize {
+    let queue = world.engine.queue_id(queue).expect("it has letters");
+    std::iter::successors(world.engine.next_dead_letter(queue, None), |last| {
+        world.engine.next_dead_letter(queue, Some(*last))
+    })
+    .count()
+}
+
+#[test]
+fn a_few_deaths_shrink_a_queue_of_letters_to_a_lower_limit() {
+    let mut world = world([to("dead")]);
+    let session = world.open();
+    for _ in 0..150 {
+        dead(&mut world, session);
+    }
+    let settings =
+        [Setting::Retries(true), Setting::RetryLimit(0), to("dead"), Setting::DeadJobsMax(10)];
+    let rules = Rules(vec![Rule::new(["*"], settings)]);
+    world.act(|e, fx| e.set_policies(rules, fx));
+    world.pass(0);
+    assert_eq!(count_letters(&world, b"dead"), 150, "a reload ends no letter");
+    for left in [150 - 64 + 1, 150 - 2 * 64 + 2, 10, 10] {
+        let id = dead(&mut world, session);
+        assert_eq!(count_letters(&world, b"dead"), left);
+        assert_eq!(queue_of(&world, id), "dead", "the new letter stays");
+    }
+}
+
 #[test]
 fn a_kick_brings_back_what_is_buried_in_its_own_queue() {
     let mut world = world([]);

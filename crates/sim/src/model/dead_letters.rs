@@ -1,6 +1,6 @@
 //! Dead letters: jobs that have failed too often, and jobs that expire or make room.
 
-use broker::limits::{DEAD_ERROR_BYTES_MAX, PUT_ENDS_MAX};
+use broker::limits::{DEAD_ERROR_BYTES_MAX, DEATH_ENDS_MAX};
 use broker::policy::DeadTarget;
 use broker::{Death, DeathCause, FailureCause, Millis};
 
@@ -154,7 +154,7 @@ impl Model {
     }
 
     fn end_oldest_dead(&mut self, queue: &Name, max: u64) {
-        for _ in 0..PUT_ENDS_MAX {
+        for _ in 0..DEATH_ENDS_MAX {
             let dead = self.dead_in(queue);
             if dead.len() as u64 <= max {
                 break;
