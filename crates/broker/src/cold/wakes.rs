@@ -139,7 +139,7 @@ mod tests {
         let broker = Broker::memory(engine::EngineSetup::default(), NOW);
         let mut turn = broker.turn(NOW);
         let core = &mut *turn.core;
-        for session in 0..TURN_WAKES as u64 + 1 {
+        for session in 0..=TURN_WAKES as u64 {
             core.cold.waits.for_list(LIST, SessionId(session), 0);
         }
         core.wake_waiting(LIST);
