@@ -126,6 +126,12 @@ impl Turn<'_> {
         refusal.or_else(|| is_full().then_some(PutRefusal::QueueFull))
     }
 
+    /// Whether sessions wait for more bodies than may be loaded now: see
+    /// [`Broker::set_loads_limit`].
+    pub fn has_many_loads(&self) -> bool {
+        self.shared.loads.are_many()
+    }
+
     /// Whether puts are refused because the server drains.
     pub fn draining(&self) -> bool {
         self.shared.draining()

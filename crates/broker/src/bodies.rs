@@ -22,6 +22,7 @@ use engine::{
 };
 use log::{Log, SegmentHold};
 
+use crate::Broker;
 use crate::bodies::loads::{Load, TURN_JOBS};
 use crate::core::Core;
 
@@ -156,6 +157,30 @@ impl StartLimits {
         let is_exceeded = state != State::Ready || *used + bytes > *max;
         *used += if is_exceeded { 0 } else { bytes };
         is_exceeded
+    }
+}
+
+/// # Loads
+impl Broker {
+    /// Sets the limit of bodies that are being loaded for sessions, and of loaded bodies that
+    /// clients have not read yet: see [`Broker::report_unread_bodies`]. At the limit, sessions that
+    /// need other bodies wait. One body can exceed the limit. At first, there is no limit.
+    pub fn set_loads_limit(&self, bytes_max: u64) {
+        self.shared.loads.set_limit(bytes_max);
+    }
+
+    /// Tells how many bytes of loaded bodies the clients of a mailbox have not read yet. The owner
+    /// of the mailbox counts [`Outbox::loaded_len`](crate::Outbox::loaded_len), without slow
+    /// readers, which must not hold up others. From the first report on, it must report each
+    /// change, and report after each call of [`Mailbox::loaded`](crate::Mailbox::loaded).
+    pub fn report_unread_bodies(&self, mailbox: usize, bytes: u64) {
+        self.shared.loads.report_unread(mailbox as u32, bytes);
+    }
+
+    /// Whether sessions wait for more bodies than may be loaded now: see
+    /// [`Broker::set_loads_limit`].
+    pub fn has_many_loads(&self) -> bool {
+        self.shared.loads.are_many()
     }
 }
 

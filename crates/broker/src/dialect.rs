@@ -39,7 +39,9 @@ impl Step {
 }
 
 /// Calls `step` with the unused part of `bytes` repeatedly. Stops when a step is stuck, the replies
-/// reach [`INPUT_REPLIES_BYTES`], or the slice of work is used up.
+/// reach [`INPUT_REPLIES_BYTES`], or the slice of work is used up. Makes no step while a reply
+/// waits for its body and sessions wait for too many bodies: replies behind it would take memory,
+/// and no reader could free it.
 pub fn take_steps(
     bytes: &[u8],
     turn: &mut Turn<'_>,
@@ -50,6 +52,9 @@ pub fn take_steps(
     let enough = outbox.len() + INPUT_REPLIES_BYTES;
     let mut used = 0;
     while outbox.len() < enough && !turn.slice_is_spent() {
+        if outbox.waits_for_body() && turn.has_many_loads() {
+            break;
+        }
         match step(&bytes[used..], turn, outbox) {
             Step::Used(count) => used += count,
             Step::Stuck => return Progress { used, more: false },
@@ -112,9 +117,10 @@ pub trait Dialect: Send {
     /// - The last command is incomplete. The bytes of such a command are fewer than those of the
     ///   dialect's longest line.
     /// - The session waits for an event: see `wants_input`.
-    /// - [`Progress::more`] is true: the replies are long, or the slice of work is used up. Then
-    ///   the owner does not wait for new bytes. It sends some replies or serves other sessions.
-    ///   Then it calls `input` again with the bytes that it keeps, even if it keeps none.
+    /// - [`Progress::more`] is true: the replies are long, or wait for a body, or the slice of work
+    ///   is used up. Then the owner does not wait for new bytes. It sends some replies or serves
+    ///   other sessions. Then it calls `input` again with the bytes that it keeps, even if it keeps
+    ///   none.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Handles an event that this session waited for. After this, the owner can pass the kept bytes

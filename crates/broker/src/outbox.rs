@@ -32,6 +32,12 @@ pub struct Outbox {
     sent: usize,
     /// Unsent bytes in all chunks.
     len: usize,
+    /// The number of chunks at the front that wait for no load, as far as the outbox has looked.
+    ready_chunks: usize,
+    /// Bytes of the loaded bodies among these chunks. A body counts until all of it is sent.
+    loaded_len: usize,
+    /// Bytes of the bodies among the other chunks that the loader loads.
+    unloaded_len: usize,
     /// The number of bytes sent so far. `Hold::start` counts from the same origin.
     taken: u64,
     /// From front to back, the fields of the holds never decrease.
@@ -95,6 +101,9 @@ impl Outbox {
 
     fn push(&mut self, chunk: Chunk) {
         self.len += chunk.len();
+        if let Chunk::Loading(loading) = &chunk {
+            self.unloaded_len += loading.len();
+        }
         self.chunks.push_back(chunk);
     }
 
@@ -138,6 +147,44 @@ impl Outbox {
     /// Number of unsent bytes, including those that wait for a position.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Number of unsent bytes that take memory: without bodies that are not loaded yet. A body
+    /// behind such a body counts as not loaded, too.
+    pub fn resident_len(&mut self) -> usize {
+        self.note_loaded();
+        self.len - self.unloaded_len
+    }
+
+    /// Bytes of the bodies that were loaded for replies, and that wait for no other load. A body
+    /// counts until all of it is sent.
+    pub fn loaded_len(&mut self) -> usize {
+        self.note_loaded();
+        self.loaded_len
+    }
+
+    /// Whether a reply waits until its body is loaded.
+    pub fn waits_for_body(&mut self) -> bool {
+        // Few replies have such a body, and each command asks.
+        self.unloaded_len > 0 && {
+            self.note_loaded();
+            self.unloaded_len > 0
+        }
+    }
+
+    /// Looks how far the chunks wait for no load. Looks at each chunk once, and at the first body
+    /// that is not loaded.
+    fn note_loaded(&mut self) {
+        while let Some(chunk) = self.chunks.get(self.ready_chunks) {
+            if let Chunk::Loading(loading) = chunk {
+                if loading.body().is_none() {
+                    return;
+                }
+                self.unloaded_len -= loading.len();
+                self.loaded_len += loading.len();
+            }
+            self.ready_chunks += 1;
+        }
     }
 
     /// Whether the first chunk is a body that cannot be loaded. Then nothing more can be sent.
@@ -188,10 +235,17 @@ impl Outbox {
                     bytes.clear();
                     return;
                 }
-                Chunk::Own(_) | Chunk::Shared(_) | Chunk::Loading(_) => {
-                    drop(self.chunks.pop_front());
-                }
+                Chunk::Own(_) | Chunk::Shared(_) | Chunk::Loading(_) => self.drop_first(),
             }
+        }
+    }
+
+    /// Frees the first chunk, because all its bytes were sent.
+    fn drop_first(&mut self) {
+        self.note_loaded();
+        self.ready_chunks -= 1;
+        if let Some(Chunk::Loading(loading)) = self.chunks.pop_front() {
+            self.loaded_len -= loading.len();
         }
     }
 
@@ -199,6 +253,7 @@ impl Outbox {
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.chunks = VecDeque::new();
+            self.ready_chunks = 0;
             self.holds = VecDeque::new();
             self.sent = 0;
         }
@@ -321,6 +376,34 @@ mod tests {
         assert!(!outbox.is_broken(), "bytes before it can leave");
         assert_eq!(drain(&mut outbox, 0, 100), b"<");
         assert!(outbox.is_broken() && !outbox.is_empty());
+    }
+
+    #[test]
+    fn a_body_takes_memory_when_it_is_loaded_and_until_it_is_sent() {
+        let lens = |outbox: &mut Outbox| (outbox.len(), outbox.resident_len(), outbox.loaded_len());
+        let mut outbox = Outbox::default();
+        let [first, second] = [40, 50].map(|len| Arc::new(Loading::new(len)));
+        for loading in [&first, &second] {
+            outbox.reply_with_body(at(0), b"<", &JobBody::Loading(loading.clone()), b">");
+        }
+        assert_eq!(lens(&mut outbox), (94, 4, 0));
+        second.finish(Some(vec![b'2'; 50].into()));
+        assert!(outbox.waits_for_body());
+        assert_eq!(lens(&mut outbox), (94, 4, 0), "it cannot leave before the first one");
+        first.finish(Some(vec![b'1'; 40].into()));
+        assert!(!outbox.waits_for_body());
+        assert_eq!(lens(&mut outbox), (94, 94, 90));
+        outbox.advance(1);
+        assert_eq!(outbox.sendable(at(0)).len(), 40);
+        outbox.advance(39);
+        assert_eq!(lens(&mut outbox), (54, 54, 90));
+        outbox.advance(1);
+        assert_eq!(lens(&mut outbox), (53, 53, 50));
+        assert_eq!(drain(&mut outbox, 0, 7).len(), 53);
+        assert_eq!(lens(&mut outbox), (0, 0, 0));
+        outbox.reply(at(0), b"small");
+        outbox.reply_with_body(at(0), b"", &JobBody::Resident(vec![b'L'; 40_000].into()), b"");
+        assert_eq!(lens(&mut outbox), (40_005, 40_005, 0));
     }
 
     proptest! {

@@ -33,7 +33,8 @@ pub use statistics::LogStats;
 ///   `open_reader_session`, `close_session`, `take_events`, `tell_reloaded`.
 /// - Time and work: `now`, `set_wall`, `advance`, `next_deadline`, `begin_slice`, `slice_is_spent`,
 ///   `count_work`, `send_more_news`, and so on.
-/// - Admission, before a request: `admits_queue`, `admits_child`, `admits_body`, `draining`.
+/// - Admission, before a request: `admits_queue`, `admits_child`, `admits_body`, `has_many_loads`,
+///   `draining`.
 /// - Statistics: `totals`, `log_stats`, `queue_stats`, `item_stats`, `children_of`, `job_status`,
 ///   `work_progress`, `needs_search`, and so on.
 /// - What sessions do: `session_at`, `session_info`, `next_held`, `holder`, and so on.

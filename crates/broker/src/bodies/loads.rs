@@ -8,6 +8,12 @@
 //!
 //! If a file cannot be opened for want of descriptors, the bodies in it *rest*, and no thread waits
 //! for them.
+//!
+//! Loaded bodies that clients have not read yet have a limit (`room`). At the limit, the loader
+//! reads no further bodies for sessions. It reads on when clients have read some, or have become
+//! slow readers, which have limits of their own.
+
+mod room;
 
 use std::collections::btree_map::BTreeMap;
 use std::collections::{BTreeSet, VecDeque};
@@ -26,10 +32,12 @@ use crate::cold::waits::Search;
 use crate::core::Core;
 use crate::ledger::locations::Location;
 
+use room::Room;
+
 /// Number of threads.
 const THREADS: usize = 2;
 /// One step loads bodies of at most this many bytes in all, and at least one body.
-const STEP_BYTES_MAX: usize = 1 << 20;
+const STEP_BYTES_MAX: u64 = 1 << 20;
 /// The loader reads at most this many bodies before it passes them on.
 const SLICE_BODIES: usize = 1024;
 /// One turn of a thread that loads jobs, or makes them cold, works on at most this many. The log's
@@ -58,6 +66,10 @@ impl Load {
     /// Whether the body was read, or cannot be read.
     fn is_done(&self) -> bool {
         self.loading.body().is_some() || self.loading.has_failed()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.loading.len() as u64
     }
 }
 
@@ -104,6 +116,8 @@ struct State {
     search_is_next: bool,
     /// The last work was for a line of bodies, so the next work is for cold jobs.
     cold_is_next: bool,
+    /// How much may be loaded for sessions.
+    room: Room,
     /// A limit has changed, so bodies may have to leave the memory.
     trims: bool,
     stopping: bool,
@@ -134,8 +148,9 @@ impl State {
             return Some(Work::Cold(load));
         }
         // A line that is busy is added again when its work ends.
-        if let Some(line) =
-            std::iter::from_fn(|| self.next.pop_front()).find(|line| !self.busy.contains(line))
+        if self.may_load()
+            && let Some(line) =
+                std::iter::from_fn(|| self.next.pop_front()).find(|line| !self.busy.contains(line))
         {
             self.busy.insert(line);
             self.cold_is_next = true;
@@ -237,19 +252,27 @@ impl State {
         }
     }
 
+    /// Whether bodies may be loaded for sessions now. When the loader ends, no report comes any
+    /// more, so it loads what sessions still wait for.
+    fn may_load(&self) -> bool {
+        self.stopping || self.room.left().is_some()
+    }
+
     /// The first bodies of a line.
     fn take_line(&mut self, line: Option<QueueId>) -> Vec<Load> {
+        let bytes_max = self.room.left().map_or(0, |left| left.min(STEP_BYTES_MAX));
         let Some(loads) = self.lines.get_mut(&line) else { return Vec::new() };
         let (mut count, mut bytes) = (0, 0);
-        while count < loads.len() && bytes < STEP_BYTES_MAX {
+        while count < loads.len() && (count == 0 || bytes < bytes_max) {
             // Each load costs at least a part of a read.
-            bytes += loads[count].loading.len().max(1024);
+            bytes += loads[count].bytes().max(1024);
             count += 1;
         }
-        let taken = loads.drain(..count).collect();
+        let taken: Vec<Load> = loads.drain(..count).collect();
         if loads.is_empty() {
             self.lines.remove(&line);
         }
+        self.room.begin(taken.iter().map(Load::bytes).sum());
         taken
     }
 
@@ -274,7 +297,32 @@ impl Loads {
     }
 
     pub(crate) fn add(&self, load: Load) {
-        self.change(|state| state.add(load));
+        self.change(|state| {
+            state.room.want(load.bytes());
+            state.add(load);
+        });
+    }
+
+    /// Sets the limit of bodies that are being loaded, or that clients have not read yet.
+    pub(crate) fn set_limit(&self, bytes_max: u64) {
+        self.state().room.set_limit(bytes_max);
+        self.changed.notify_all();
+    }
+
+    /// The clients of a mailbox have not read this number of bytes of loaded bodies.
+    pub(crate) fn report_unread(&self, mailbox: u32, bytes: u64) {
+        let mut state = self.state();
+        state.room.report(mailbox, bytes);
+        let goes_on = !state.next.is_empty() && state.may_load();
+        drop(state);
+        if goes_on {
+            self.changed.notify_all();
+        }
+    }
+
+    /// See [`Room::is_exceeded`].
+    pub(crate) fn are_many(&self) -> bool {
+        self.state().room.is_exceeded()
     }
 
     pub(crate) fn add_queue(&self, queue: QueueId) {
@@ -400,6 +448,9 @@ impl Shared {
     ) -> bool {
         let line = {
             let mut state = self.loads.state();
+            if !state.may_load() {
+                return false;
+            }
             let Some(line) = state.next.pop_front() else { return false };
             state.busy.insert(line);
             line
@@ -437,21 +488,28 @@ impl Shared {
         }
     }
 
-    /// Loads the first bodies of a line.
+    /// Loads the first bodies of a line, if bodies may be loaded now.
     pub(crate) fn load_line(
         &self,
         line: Option<QueueId>,
         reader: &mut BodyReader,
         with_core: &mut WithCore<'_>,
     ) {
-        let loads = self.loads.state().take_line(line);
+        let loads = {
+            let mut state = self.loads.state();
+            if state.may_load() { state.take_line(line) } else { Vec::new() }
+        };
         self.load(loads, reader, with_core);
     }
 
     /// Loads bodies that sessions wait for.
     fn load(&self, mut loads: Vec<Load>, reader: &mut BodyReader, with_core: &mut WithCore<'_>) {
         // If only the loader has the body, the session has ended.
-        loads.retain(|load| Arc::strong_count(&load.loading) > 1);
+        let dropped = loads.extract_if(.., |load| Arc::strong_count(&load.loading) <= 1);
+        let dropped_bytes: u64 = dropped.map(|load| load.bytes()).sum();
+        if dropped_bytes > 0 {
+            self.loads.change(|state| state.room.end(dropped_bytes, None));
+        }
         loads.sort_unstable_by_key(|load| (load.stored.segment, load.stored.entry_at));
         for loads in loads.chunk_by(|one, next| one.stored.segment == next.stored.segment) {
             for loads in loads.chunks(SLICE_BODIES) {
@@ -463,7 +521,10 @@ impl Shared {
             self.loads.add_queue(queue);
         }
         if !resting.is_empty() {
-            self.loads.change(|state| state.resting.extend(resting));
+            self.loads.change(|state| {
+                state.room.pause(resting.iter().map(Load::bytes).sum());
+                state.resting.extend(resting);
+            });
         }
     }
 
@@ -495,8 +556,13 @@ impl Shared {
             }
             load.loading.finish(None);
         }
-        let done = loads.iter().filter(|load| load.is_done());
-        let sessions: BTreeSet<_> = done.filter_map(|load| load.session).collect();
+        let done: Vec<&Load> = loads.iter().filter(|load| load.is_done()).collect();
+        self.loads.change(|state| {
+            for load in &done {
+                state.room.end(load.bytes(), load.session.map(|(mailbox, _)| mailbox));
+            }
+        });
+        let sessions: BTreeSet<_> = done.iter().filter_map(|load| load.session).collect();
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         for (mailbox, session) in sessions {
             if let Some(mailbox) = mailboxes.get(mailbox as usize) {

@@ -262,6 +262,45 @@ fn a_body_that_nobody_waits_for_any_more_is_not_read() {
 }
 
 #[test]
+fn the_loader_waits_while_clients_have_not_read_what_it_has_loaded() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mailbox = broker.add_mailbox(Arc::new(Loaded::default()));
+    broker.report_unread_bodies(mailbox, 0);
+    let ids = put(&broker, 0..1000);
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    assert_eq!(stored(&broker), 1000);
+    broker.set_loads_limit(300);
+    let session = broker.turn(NOW).open_session(mailbox);
+    let peek = |id: &JobId| broker.turn(NOW).caller(session).peek(*id).value.expect("it is kept");
+    assert!(!broker.has_many_loads());
+    // Another one makes 11.
+    let mut waiting: Vec<JobBody> = ids.iter().take(11).map(|id| peek(id).body).collect();
+    assert!(broker.has_many_loads() && broker.turn(NOW).has_many_loads());
+    drop(waiting.pop());
+    let loaded_count = || waiting.iter().filter(|body| body.resident().is_some()).count();
+    // The last one of 120 bytes may exceed the limit.
+    for count in [3, 6, 9] {
+        assert!(broker.load_step(NOW));
+        assert_eq!(loaded_count(), count);
+        broker.report_unread_bodies(mailbox, 360);
+        assert!(!broker.load_step(NOW), "clients have not read more");
+        broker.report_unread_bodies(mailbox, 0);
+    }
+    broker.report_unread_bodies(mailbox, 280);
+    assert!(broker.load_step(NOW));
+    assert_eq!(loaded_count(), 10);
+    broker.report_unread_bodies(mailbox, 0);
+    broker.load_step(NOW);
+    assert!(!broker.has_many_loads(), "a load that nobody waits for counts no more");
+    for (number, fetched) in (0..10).zip(&waiting) {
+        assert_eq!(**fetched.resident().expect("it was loaded"), *body(number));
+    }
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
 fn jobs_that_share_an_entry_share_its_body_in_memory() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = Broker::open(Options { bodies_bytes_max: Some(0), ..options(&disk) }, NOW);

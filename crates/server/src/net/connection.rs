@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Answer, Dialect, Event, Outbox, Position, Progress, SessionId, Turn};
+use broker::{Answer, Broker, Dialect, Event, Outbox, Position, Progress, SessionId, Turn};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
@@ -76,10 +76,12 @@ pub(crate) struct Held {
     pub(crate) unfinished_bytes: u64,
     /// Bytes of puts that wait for room in a full queue.
     pub(crate) blocked_bytes: u64,
-    /// Bytes of unsent replies.
+    /// Bytes of unsent replies, without bodies that are not loaded yet.
     pub(crate) unsent_bytes: u64,
     /// Bytes of replies that wait because the client reads too slowly.
     pub(crate) stuck_bytes: u64,
+    /// Bytes of bodies that were loaded for replies, unless the client reads too slowly.
+    pub(crate) loaded_bytes: u64,
     /// Bytes of TLS state.
     pub(crate) tls_bytes: u64,
 }
@@ -360,11 +362,14 @@ impl Connection {
     }
 
     /// Whether there are held-back commands that can continue, because enough replies were sent.
-    pub(crate) fn has_work(&self) -> bool {
+    /// The dialect makes no step while a body waits and there are many loads. The load of this body
+    /// then touches the connection.
+    pub(crate) fn has_work(&mut self, broker: &Broker) -> bool {
         self.held_back
             && self.phase == Phase::Open
             && !self.in_leaving
             && self.outbox.len() <= OUTBOX_BYTES_MAX
+            && !(self.outbox.waits_for_body() && broker.has_many_loads())
     }
 
     /// Passes pending and new bytes to the dialect, then the end of input.
@@ -598,17 +603,21 @@ impl Connection {
     }
 
     /// The connection's current memory.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&mut self) -> Held {
         if self.in_leaving {
             // The connection closes soon, so its memory counts as already freed.
             return Held::default();
         }
-        let unsent_bytes = self.outbox.len() as u64;
+        // A body that is not loaded yet takes no memory, and no reader can make it leave.
+        let unsent_bytes = self.outbox.resident_len() as u64;
+        let loaded_bytes = self.outbox.loaded_len() as u64;
+        let is_stuck = self.is_stuck();
         Held {
             unfinished_bytes: self.unfinished_bytes() as u64,
             blocked_bytes: self.blocked_bytes() as u64,
             unsent_bytes,
-            stuck_bytes: if self.is_stuck() { unsent_bytes } else { 0 },
+            stuck_bytes: if is_stuck { unsent_bytes } else { 0 },
+            loaded_bytes: if is_stuck { 0 } else { loaded_bytes },
             tls_bytes: if self.tls.is_some() { TLS_BYTES } else { 0 },
         }
     }

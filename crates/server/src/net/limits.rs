@@ -36,6 +36,9 @@ const CLUSTER_DESCRIPTORS: u64 = 64 + 2 * RUNTIME_DESCRIPTORS as u64 + 24;
 /// Incomplete commands can use the memory limit divided by this number. Unsent replies can use the
 /// same amount.
 const BUFFERS_SHARE: u64 = 20;
+/// Loaded bodies that clients have not read yet can use the limit of unsent replies divided by this
+/// number. So they alone make no requests wait, even if one body exceeds it.
+const LOADS_SHARE: u64 = 2;
 /// Connections for HTTP: a sixteenth of the descriptors, within these bounds. So a process with few
 /// descriptors keeps them for the clients of the queues.
 const WEB_CONNECTIONS: RangeInclusive<usize> = 64..=256;
@@ -300,6 +303,7 @@ impl LiveLimits {
         broker.set_memory_limit(self.memory_bytes());
         broker.set_bodies_limit(self.bodies_bytes());
         broker.set_jobs_limit(self.jobs_bytes());
+        broker.set_loads_limit(self.unsent_total_bytes() / LOADS_SHARE);
         let job_count = self.job_count.load(Ordering::Relaxed);
         broker.set_job_count_limit((job_count < u64::MAX).then_some(job_count));
         broker.set_queue_limit(self.queues());

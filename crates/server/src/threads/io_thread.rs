@@ -150,6 +150,8 @@ pub(crate) struct IoThread {
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
     events: VecDeque<(SessionId, Answer<Event>)>,
+    /// Bodies were loaded for sessions of this thread since its last report to the broker.
+    has_loaded: bool,
     /// Connections with held-back commands. These commands wait because other connections come
     /// first, or until replies are sent.
     resumed: Vec<u32>,
@@ -181,6 +183,7 @@ impl IoThread {
         let sockets = Sockets::new()?;
         inbox.set_waker(sockets.waker()?);
         let mailbox = shared.broker.add_mailbox(inbox.clone());
+        shared.broker.report_unread_bodies(mailbox, 0);
         shared.limits.held.enter(&inbox);
         let request_times = shared.limits.request_times.enter();
         Ok(IoThread {
@@ -212,6 +215,7 @@ impl IoThread {
             opened: Vec::new(),
             batch: Vec::new(),
             events: VecDeque::new(),
+            has_loaded: false,
             resumed: Vec::new(),
             leaving: Vec::new(),
             touched: Vec::new(),

@@ -2,7 +2,7 @@
 //! connections of the process together use too much memory, the thread disconnects its largest
 //! connections.
 
-use std::io;
+use std::{io, mem};
 
 use super::{IoThread, Waiting};
 use crate::net::connection::{Connection, Held};
@@ -45,6 +45,7 @@ impl Account {
         held.blocked_bytes = moved(held.blocked_bytes, before.blocked_bytes, now.blocked_bytes);
         held.unsent_bytes = moved(held.unsent_bytes, before.unsent_bytes, now.unsent_bytes);
         held.stuck_bytes = moved(held.stuck_bytes, before.stuck_bytes, now.stuck_bytes);
+        held.loaded_bytes = moved(held.loaded_bytes, before.loaded_bytes, now.loaded_bytes);
         held.tls_bytes = moved(held.tls_bytes, before.tls_bytes, now.tls_bytes);
     }
 
@@ -88,7 +89,7 @@ impl IoThread {
         let Some(connection) = self.connections.get(place) else { return };
         let held = connection.held();
         if held != connection.counted {
-            let before = std::mem::replace(&mut connection.counted, held);
+            let before = mem::replace(&mut connection.counted, held);
             self.account.change(before, held);
         }
     }
@@ -120,9 +121,9 @@ impl IoThread {
         }
     }
 
-    fn report_account(&mut self) {
+    pub(super) fn report_account(&mut self) {
         let now = (self.account.held, self.account.connections);
-        let before = std::mem::replace(&mut self.account.reported, now);
+        let before = mem::replace(&mut self.account.reported, now);
         if now != before {
             let difference = |now: u64, before: u64| now.cast_signed() - before.cast_signed();
             let flowing = |held: Held| held.unsent_bytes - held.stuck_bytes;
@@ -133,6 +134,11 @@ impl IoThread {
             );
             let bytes = difference(Account::bytes(now), Account::bytes(before));
             self.shared.broker.add_outside_bytes(bytes);
+        }
+        // The loader has counted the bodies that were loaded since the last report.
+        let loaded_bytes = now.0.loaded_bytes;
+        if mem::take(&mut self.has_loaded) || loaded_bytes != before.0.loaded_bytes {
+            self.shared.broker.report_unread_bodies(self.mailbox, loaded_bytes);
         }
     }
 

@@ -108,6 +108,8 @@ impl IoThread {
             self.collect_loaded();
             self.take_ready();
             self.send();
+            // The loader goes on when clients have read the bodies that it has loaded.
+            self.report_account();
             self.discard_pending();
             if self.connections.iter().all(|connection| !connection.has_unsent())
                 || Instant::now() >= deadline
@@ -125,6 +127,7 @@ impl IoThread {
             self.drain(place);
             self.remove(place);
         }
+        self.report_account();
     }
 
     /// Answers clients that wait for an event that will never come.

@@ -46,8 +46,11 @@ impl IoThread {
     /// Finds connections whose stored bodies are loaded now, and adds them to `touched`.
     pub(super) fn collect_loaded(&mut self) {
         for session in self.inbox.take_loaded() {
+            self.has_loaded = true;
             if let Some(&place) = self.places.get(&session) {
                 self.touch(place);
+                // The thread may be silent, and then sends nothing in this round.
+                self.recount(place);
             }
         }
     }
@@ -162,7 +165,7 @@ impl IoThread {
                 Missing::Durable(_) => self.held_until_durable.push(Reverse((missing, place))),
             }
         }
-        if connection.has_work() {
+        if connection.has_work(&self.shared.broker) {
             if !mem::replace(&mut connection.in_resumed, true) {
                 self.resumed.push(place);
             }

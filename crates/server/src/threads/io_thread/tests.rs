@@ -31,6 +31,7 @@ use crate::threads::turn_time::TurnTime;
 
 mod cut_off_messages;
 mod quiet_clients;
+mod stored_bodies;
 
 struct Rounds {
     thread: IoThread,
