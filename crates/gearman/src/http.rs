@@ -122,7 +122,7 @@ impl HttpSession {
     /// same function, key and workload would just reach the size limit of packets.
     fn body_bytes_max(&self, request: &Request) -> u64 {
         let separators = 2;
-        let others = HEADER_BYTES + request.function.len() + request.unique.len() + separators;
+        let others = HEADER_BYTES + request.names_bytes() + separators;
         u64::from(self.server.options.packet_bytes_max).saturating_sub(others as u64)
     }
 
@@ -332,8 +332,8 @@ impl Dialect for HttpSession {
 
     fn buffered_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Body(_, buffer) => buffer.buffered_bytes(),
-            Stage::Loading(_, body) => body.len(),
+            Stage::Body(request, buffer) => request.names_bytes() + buffer.buffered_bytes(),
+            Stage::Loading(request, body) => request.names_bytes() + body.len(),
             Stage::Waiting(waiting) => waiting.data.memory_bytes(),
             Stage::Head | Stage::Ended => 0,
         }

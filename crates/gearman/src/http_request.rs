@@ -133,6 +133,11 @@ impl Request {
         Ok(request)
     }
 
+    /// Number of bytes of the function's name and the key.
+    pub(crate) fn names_bytes(&self) -> usize {
+        self.function.len() + self.unique.len()
+    }
+
     fn take_header(
         &mut self,
         header: &httparse::Header<'_>,

@@ -291,10 +291,15 @@ impl<D: LineDialect> Dialect for LineSession<D> {
 
     fn buffered_bytes(&self) -> usize {
         let listing_bytes = self.listing.as_ref().map_or(0, Listing::buffered_bytes);
+        let waiting_bytes = match &self.waiting {
+            Waiting::Item { queue, .. } => queue.len(),
+            Waiting::Monitor(monitor) => monitor.queue().len(),
+            Waiting::Nothing | Waiting::Room(_) | Waiting::Work(_) => 0,
+        };
         let open_bytes = self.client.buffered_bytes();
         let is_blocked = matches!(self.waiting, Waiting::Room(_));
         let reading_bytes = if is_blocked { 0 } else { self.reading.buffered_bytes() };
-        reading_bytes + listing_bytes + open_bytes
+        reading_bytes + listing_bytes + waiting_bytes + open_bytes
     }
 
     fn blocked_bytes(&self) -> usize {

@@ -420,6 +420,19 @@ fn memory_follows_what_came_of_a_workload() {
     expect_answer(&mut world, client, "");
 }
 
+#[test]
+fn names_in_a_request_that_is_not_done_count_as_memory() {
+    let mut world = World::new();
+    let (function, key) = ("f".repeat(4_000), "k".repeat(2_000));
+    let head = format!(
+        "POST /{function} HTTP/1.1\r\nX-Gearman-Unique: {key}\r\nContent-Length: 9\r\n\r\n"
+    );
+    let client = send(&mut world, &head);
+    expect_nothing(&mut world, client);
+    let held = world.held_bytes(client);
+    assert!((6_000..7_000).contains(&held), "{held}");
+}
+
 /// Sends a request in pieces, and completes the submitted job. Returns the complete response.
 fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut world = World::new();

@@ -6,7 +6,7 @@ use super::reply;
 use super::request::{Malformed, Request, Set};
 use crate::client::AT_ONCE;
 use crate::line::{Line, first_line};
-use crate::name::is_usable;
+use crate::name::{is_possible, is_usable};
 use crate::session::{BlockedItem, LineDialect, LineSession};
 
 /// The first byte of a request of memcached's binary protocol.
@@ -41,6 +41,7 @@ enum Reading {
 /// A set whose data has not arrived completely.
 #[derive(Debug)]
 struct PendingSet {
+    /// The name of the queue. Empty if no queue can have a name of this length.
     queue: Vec<u8>,
     /// The expiry, or the mistake in the line.
     verdict: Result<i32, Malformed>,
@@ -87,7 +88,7 @@ impl LineDialect for Memcache {
 
     fn buffered_bytes(&self) -> usize {
         match &self.0 {
-            Reading::Data(set) => set.data.buffered_bytes(),
+            Reading::Data(set) => set.queue.len() + set.data.buffered_bytes(),
             Reading::Line | Reading::Refused(_) | Reading::NotStored(_) => 0,
         }
     }
@@ -158,7 +159,9 @@ impl MemcacheSession {
             Reading::NotStored(data_bytes + TRAILER_BYTES)
         } else {
             let data = BodyBuffer::with_end(data_bytes, TRAILER_BYTES);
-            Reading::Data(PendingSet { queue: set.queue.to_vec(), verdict: set.verdict, data })
+            // A name can be as long as a line. The reply is the same for each one that is too long.
+            let queue = if is_possible(set.queue) { set.queue.to_vec() } else { Vec::new() };
+            Reading::Data(PendingSet { queue, verdict: set.verdict, data })
         };
     }
 

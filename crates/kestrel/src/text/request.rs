@@ -37,6 +37,24 @@ pub(crate) enum Request {
     Wrong(Vec<u8>),
 }
 
+impl Request {
+    /// Number of bytes of the name or the text in the request.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Put { queue: text, .. }
+            | Self::Get { queue: text, .. }
+            | Self::Peek { queue: text, .. }
+            | Self::Monitor { queue: text, .. }
+            | Self::Confirm { queue: text, .. }
+            | Self::Flush(text)
+            | Self::Delete(text)
+            | Self::Status(Some(text))
+            | Self::Wrong(text) => text.len(),
+            Self::Status(None) | Self::Version | Self::Shutdown | Self::Quit => 0,
+        }
+    }
+}
+
 const NAME_REQUIRED: &str = "Queue name required.";
 const TIMEOUT_REQUIRED: &str = "Queue name & timeout required.";
 const COUNT_REQUIRED: &str = "Queue name & count required.";

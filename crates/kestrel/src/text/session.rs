@@ -63,9 +63,10 @@ impl LineDialect for Text {
 
     fn buffered_bytes(&self) -> usize {
         match &self.0 {
-            Reading::Items(_, items) => items.buffered_bytes(),
+            Reading::Items(request, items) => request.text_bytes() + items.buffered_bytes(),
             Reading::Storing(storing) => {
-                storing.items.buffered_bytes() + storing.copy.buffered_bytes()
+                let items_bytes = storing.items.buffered_bytes() + storing.copy.buffered_bytes();
+                storing.queue.len() + items_bytes
             }
             Reading::Line => 0,
         }

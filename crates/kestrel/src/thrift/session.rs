@@ -255,12 +255,13 @@ impl Dialect for ThriftSession {
     }
 
     fn buffered_bytes(&self) -> usize {
-        let list_bytes = match &self.waiting {
+        let waiting_bytes = match &self.waiting {
             Waiting::List(call, message) => call.buffered_bytes() + message.capacity(),
             Waiting::Load(message, ..) => message.capacity(),
-            Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) | Waiting::Room(..) => 0,
+            Waiting::Item(collect) => collect.buffered_bytes(),
+            Waiting::Nothing | Waiting::Clearing(..) | Waiting::Room(..) => 0,
         };
-        self.receiver.buffered_bytes() + list_bytes
+        self.receiver.buffered_bytes() + waiting_bytes
     }
 
     fn blocked_bytes(&self) -> usize {

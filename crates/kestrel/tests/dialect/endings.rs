@@ -32,6 +32,37 @@ fn reads_that_a_client_never_closes_count_as_memory_of_its_connection() {
     assert_eq!(world.held_bytes(client), before);
 }
 
+#[test]
+fn names_in_requests_that_are_not_done_count_as_memory() {
+    let name = "n".repeat(8_000);
+    let memcache: fn(&mut World) -> usize = World::connect_memcache;
+    for (connect, begun) in [
+        (memcache, format!("set {name} 0 0 10\r\n")),
+        (memcache, format!("get {name}/t=1000\r\n")),
+        (memcache, format!("monitor {name} 1\r\n")),
+        (World::connect_text, format!("put {name}:\n")),
+        (World::connect_text, format!("{name}:\n")),
+        (World::connect_text, format!("get {name} 1000\n")),
+    ] {
+        let mut world = World::new();
+        let client = connect(&mut world);
+        assert_eq!(world.say(client, &begun), "");
+        let held = world.held_bytes(client);
+        assert!((8_000..9_000).contains(&held), "{held} bytes for {}", &begun[..8]);
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_for_a_queue_takes_no_memory() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    assert_eq!(world.say(client, &format!("set {} 0 0 3\r\nab", "n".repeat(65_000))), "");
+    let held = world.held_bytes(client);
+    assert!(held < 100, "{held}");
+    assert_eq!(world.say(client, "c\r\n"), "CLIENT_ERROR\r\n");
+    assert!(world.has_ended(client));
+}
+
 fn items(world: &mut World) -> u64 {
     let turn = world.broker.turn(world.now);
     turn.item_stats(b"q").map_or(0, |stats| stats.items)

@@ -51,12 +51,14 @@ impl<const SPEAKS_TEXT: bool> Stage for Small<SPEAKS_TEXT> {
         if SPEAKS_TEXT { self.0.connect_text() } else { self.0.connect_memcache() }
     }
 
-    /// An incomplete line, the bytes of data or items that the session has collected before, and its
-    /// open reads, which are requests of some bytes each.
+    /// An incomplete line, the name or the error text of a request, the bytes of data or items that
+    /// the session has collected after it, and its open reads, which are requests of some bytes
+    /// each.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
         let collected_max = 2 * (ITEM_BYTES_MAX as usize + LINE_BYTES_MAX);
         let open_bytes = sent_bytes / "get q\n".len() * 256;
         let waits = self.0.waits(connection);
-        (!waits).then(|| (2 * sent_bytes + 16).min(LINE_BYTES_MAX + collected_max) + open_bytes)
+        let request_max = 2 * LINE_BYTES_MAX;
+        (!waits).then(|| (2 * sent_bytes + 64).min(request_max + collected_max) + open_bytes)
     }
 }

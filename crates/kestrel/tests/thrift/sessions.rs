@@ -197,6 +197,17 @@ fn a_get_has_a_bounded_number_of_items() {
 }
 
 #[test]
+fn a_get_that_waits_counts_its_name_and_its_items_as_memory() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let name = "n".repeat(8_000);
+    assert_eq!(ask(&mut world, client, &put(&name, &[&b"x"[..]; 100])), "put 100");
+    assert_eq!(ask(&mut world, client, &get(&name, 101, 1_000, 0)), "");
+    let held = world.held_bytes(client);
+    assert!((9_000..16_000).contains(&held), "{held}");
+}
+
+#[test]
 fn an_item_that_a_limit_took_back_is_not_in_the_reply() {
     for auto_abort_ms in [0, 60_000] {
         let (mut world, server) = start();

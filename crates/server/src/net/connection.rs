@@ -580,7 +580,7 @@ impl Connection {
     }
 
     /// Bytes of memory for incomplete or waiting commands, except puts that wait for room.
-    pub(crate) fn unfinished_bytes(&self) -> usize {
+    fn unfinished_bytes(&self) -> usize {
         match self.phase {
             Phase::Open => {
                 // An empty buffer does not count, because housekeeping frees the buffer when the
@@ -622,13 +622,14 @@ impl Connection {
         }
     }
 
+    /// Whether a part of a request has arrived, or whole requests wait.
+    pub(crate) fn has_begun_request(&self) -> bool {
+        self.phase == Phase::Open && (self.dialect.is_mid_request() || !self.pending.is_empty())
+    }
+
     /// Whether the server waits until the client sends more bytes of a request.
-    pub(crate) fn is_mid_request(&self) -> bool {
-        self.phase == Phase::Open
-            && self.dialect.wants_input()
-            && (self.dialect.is_mid_request() || !self.pending.is_empty())
-            && !self.held_back
-            && !self.readable
+    fn is_mid_request(&self) -> bool {
+        self.has_begun_request() && self.dialect.wants_input() && !self.held_back && !self.readable
     }
 
     /// Whether the server has waited for the end of a request for `most_ms` or longer.

@@ -72,8 +72,7 @@ impl IoThread {
             if mem::take(&mut connection.active)
                 || connection.silence_max_ms().is_some()
                 || connection.has_unsent()
-                || connection.unfinished_bytes() > 0
-                || connection.is_mid_request()
+                || connection.has_begun_request()
                 || connection.is_without_tls_yet()
                 || connection.phase == Phase::Lingering
             {
