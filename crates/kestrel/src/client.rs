@@ -18,13 +18,13 @@ pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// The memory of one open read in the list of its queue: the list can have twice the room that it
 /// needs.
-const OPEN_READ_BYTES: usize = 2 * size_of::<LeaseId>();
+pub(crate) const OPEN_READ_BYTES: usize = 2 * size_of::<LeaseId>();
 /// The memory of an empty list of open reads: its place in the map, which can be half full, and the
 /// first room of the list.
 const OPEN_QUEUE_BYTES: usize = 192;
 
 /// The memory that the first open read of a queue takes.
-fn open_queue_bytes(queue: &[u8]) -> usize {
+pub(crate) fn open_queue_bytes(queue: &[u8]) -> usize {
     queue.len() + OPEN_QUEUE_BYTES
 }
 

@@ -1,13 +1,25 @@
 //! The common holder of all open reads, and the number of reads that each connection has opened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::ops::Bound;
 use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-/// To prune the lists means to remove reads that have ended. The next pruning begins at twice the
-/// number of reads that remained after the last pruning, but not below this number.
-const PRUNED_FROM_MIN: usize = 64;
+use crate::client::{OPEN_READ_BYTES, open_queue_bytes};
+
+/// To prune the lists means to remove reads that have ended. A connection with fewer reads than
+/// this does not prune.
+const PRUNED_FROM: usize = 64;
+
+/// For each new read, pruning checks this many other reads. So the lists have at most about twice
+/// as many reads as are open, and a call never checks all of them at once.
+const PRUNED_PER_READ: usize = 2;
+
+/// A connection that has reached a queue's limit of open reads checks at most this many of them,
+/// the oldest first. The limit is rarely higher.
+const CHECKED_AT_LIMIT: usize = 4096;
 
 /// The session of the broker that holds the open reads of all thrift connections. So any connection
 /// can confirm a read, and a read stays open after its connection ends.
@@ -17,11 +29,15 @@ pub(crate) struct Holder(Mutex<Option<SessionId>>);
 /// For each queue, the reads that a connection has opened. Some of these reads may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReads {
-    by_queue: BTreeMap<Box<[u8]>, Vec<LeaseId>>,
+    by_queue: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// Number of reads in the lists.
     count: usize,
-    /// The number of reads at which the lists are pruned next.
-    pruned_from: usize,
+    /// An estimate of the memory of `by_queue`, in bytes.
+    bytes: usize,
+    /// The queue whose list is pruned. The list may be gone.
+    pruned: Box<[u8]>,
+    /// Number of reads in this list that pruning has not checked yet.
+    unchecked: usize,
 }
 
 impl Holder {
@@ -36,20 +52,20 @@ impl Holder {
 
 impl OpenReads {
     /// An upper bound of the number of open reads of this queue. Some reads may have ended since
-    /// the last pruning.
+    /// they were checked.
     pub(crate) fn count(&self, queue: &[u8]) -> usize {
-        self.by_queue.get(queue).map_or(0, Vec::len)
+        self.by_queue.get(queue).map_or(0, VecDeque::len)
     }
 
-    /// Removes the reads of this queue that have ended. `holder` does not hold such reads any more.
+    /// The memory of the lists, in bytes.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Removes reads of this queue that have ended, because the connection has reached the queue's
+    /// limit.
     pub(crate) fn forget_ended(&mut self, queue: &[u8], holder: SessionId, turn: &mut Turn<'_>) {
-        if let Some(leases) = self.by_queue.get_mut(queue) {
-            let before = leases.len();
-            turn.count_work(before);
-            let caller = turn.caller(holder);
-            leases.retain(|lease| caller.holds(*lease));
-            self.count -= before - leases.len();
-        }
+        self.check_oldest(queue, CHECKED_AT_LIMIT, holder, turn);
     }
 
     /// Adds a read that was just opened.
@@ -60,25 +76,65 @@ impl OpenReads {
         holder: SessionId,
         turn: &mut Turn<'_>,
     ) {
-        match self.by_queue.get_mut(queue) {
-            Some(leases) => leases.push(lease),
-            None => drop(self.by_queue.insert(queue.into(), vec![lease])),
+        if self.count >= PRUNED_FROM {
+            self.prune(holder, turn);
+        }
+        if let Some(leases) = self.by_queue.get_mut(queue) {
+            leases.push_back(lease);
+        } else {
+            self.by_queue.insert(queue.into(), [lease].into());
+            self.bytes += open_queue_bytes(queue);
         }
         self.count += 1;
-        if self.count >= self.pruned_from.max(PRUNED_FROM_MIN) {
-            self.prune(holder, turn);
+        self.bytes += OPEN_READ_BYTES;
+    }
+
+    /// Checks a few reads, and continues where the last call has stopped.
+    fn prune(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
+        let mut left = PRUNED_PER_READ;
+        while left > 0 {
+            if self.unchecked == 0 {
+                self.begin_next_list();
+            }
+            let count = left.min(self.unchecked).max(1);
+            let queue = mem::take(&mut self.pruned);
+            self.check_oldest(&queue, count, holder, turn);
+            self.pruned = queue;
+            self.unchecked = self.unchecked.saturating_sub(count);
+            left -= count;
         }
     }
 
-    /// Removes all reads that have ended.
-    fn prune(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
-        turn.count_work(self.count);
+    /// Lets pruning continue with the next list in the order of the names, and with the first one
+    /// after the last one.
+    fn begin_next_list(&mut self) {
+        let behind = (Bound::Excluded(&self.pruned[..]), Bound::Unbounded);
+        let next = self.by_queue.range::<[u8], _>(behind).next();
+        if let Some((queue, leases)) = next.or_else(|| self.by_queue.first_key_value()) {
+            self.unchecked = leases.len();
+            self.pruned = queue.clone();
+        }
+    }
+
+    /// Checks this many of the oldest reads of a queue, and removes those that `holder` does not
+    /// hold any more, because they have ended. The others become the newest of the list, whose
+    /// order does not matter otherwise.
+    fn check_oldest(&mut self, queue: &[u8], count: usize, holder: SessionId, turn: &mut Turn<'_>) {
+        let Some(leases) = self.by_queue.get_mut(queue) else { return };
+        let before = leases.len();
+        let count = count.min(before);
+        turn.count_work(count);
         let caller = turn.caller(holder);
-        self.by_queue.retain(|_, leases| {
-            leases.retain(|lease| caller.holds(*lease));
-            !leases.is_empty()
-        });
-        self.count = self.by_queue.values().map(Vec::len).sum();
-        self.pruned_from = 2 * self.count;
+        for _ in 0..count {
+            let oldest = leases.pop_front();
+            leases.extend(oldest.filter(|lease| caller.holds(*lease)));
+        }
+        let ended = before - leases.len();
+        self.count -= ended;
+        self.bytes -= ended * OPEN_READ_BYTES;
+        if leases.is_empty() {
+            self.by_queue.remove(queue);
+            self.bytes -= open_queue_bytes(queue);
+        }
     }
 }

@@ -261,7 +261,7 @@ impl Dialect for ThriftSession {
             Waiting::Item(collect) => collect.buffered_bytes(),
             Waiting::Nothing | Waiting::Clearing(..) | Waiting::Room(..) => 0,
         };
-        self.receiver.buffered_bytes() + waiting_bytes
+        self.receiver.buffered_bytes() + waiting_bytes + self.open_reads.buffered_bytes()
     }
 
     fn blocked_bytes(&self) -> usize {

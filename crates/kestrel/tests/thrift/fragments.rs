@@ -51,9 +51,10 @@ impl Stage for Thrift {
 
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
         // While a call waits, the session uses no bytes. So the number of unused bytes has no limit
-        // here.
+        // here. Each `get` of a few bytes can open 100 reads of a queue.
         let waits = self.world.waits(connection);
-        (!waits).then_some((CALL_BYTES_MAX as usize).min(2 * sent_bytes))
+        let open_bytes = sent_bytes + sent_bytes / "get".len() * 2_000;
+        (!waits).then_some((CALL_BYTES_MAX as usize).min(2 * sent_bytes) + open_bytes)
     }
 
     fn come_to_rest(&mut self) -> u64 {

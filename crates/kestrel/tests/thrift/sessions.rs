@@ -331,6 +331,44 @@ fn reads_that_were_confirmed_do_not_count_as_open() {
 }
 
 #[test]
+fn open_reads_count_as_memory_of_their_connection_until_they_have_ended() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let mut open = Vec::new();
+    for number in 0..200 {
+        let name = format!("{number:04000}");
+        assert_eq!(ask(&mut world, client, &put(&name, &[b"x"])), "put 1");
+        open.extend(ids(world.ask(client, &get(&name, 1, 0, 60_000))));
+    }
+    let held = world.held_bytes(client);
+    assert!((800_000..900_000).contains(&held), "{held} bytes");
+    assert_eq!(ask(&mut world, client, &confirm(&open)), "confirm 200");
+    // Each further read lets the connection check some of the others.
+    for _ in 0..200 {
+        ask(&mut world, client, &put("q", &[b"x"]));
+        let read = ids(world.ask(client, &get("q", 1, 0, 60_000)));
+        assert_eq!(ask(&mut world, client, &confirm(&read)), "confirm 1");
+    }
+    let held = world.held_bytes(client);
+    assert!(held < 300_000, "{held} bytes");
+}
+
+#[test]
+fn a_connection_with_very_many_open_reads_checks_few_of_them_at_once() {
+    let (mut world, server) = start();
+    let rule = Rule::new(["q"], [Setting::OpenMax(1_000_000)]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let client = connect(&server, &mut world);
+    let items = vec![&b"x"[..]; 20_000];
+    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 20000");
+    for _ in 0..200 {
+        assert_eq!(ids(world.ask(client, &get("q", 100, 0, 60_000))).len(), 100);
+    }
+    let longest = world.broker.turn(world.now).longest_slice();
+    assert!(longest < 5_000, "{longest}");
+}
+
+#[test]
 fn a_peek_at_an_alias_shows_nothing_of_the_queue_that_it_hides() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);
