@@ -48,6 +48,8 @@ const ROUND_BYTES: usize = 64 * 1024;
 const BUSY_BYTES_BESIDE_QUIET: usize = 16 * 1024;
 /// Minimum room for a read. With less room, a large body would arrive in tiny pieces.
 const READ_BYTES_MIN: usize = 8 * 1024;
+/// A round reads at most this many lingering connections, up to [`READ_BYTES_MIN`] from each.
+const LINGERING_READS_MAX: usize = 8;
 /// If the thread has no alarm and no housekeeping, it sleeps at most for this time. The time is
 /// shorter in tests.
 const LONG: Duration =
@@ -142,6 +144,8 @@ pub(crate) struct IoThread {
     busy_reads: VecDeque<u32>,
     /// Connections to read, if their TLS handshake is not finished.
     handshakes: VecDeque<u32>,
+    /// Lingering connections to read. Their clients wait for nothing, so they come last.
+    lingering: VecDeque<u32>,
     /// Connections whose sessions must be opened.
     opening: Vec<u32>,
     /// Connections whose sessions were just opened.
@@ -211,6 +215,7 @@ impl IoThread {
             reads: VecDeque::new(),
             busy_reads: VecDeque::new(),
             handshakes: VecDeque::new(),
+            lingering: VecDeque::new(),
             opening: Vec::new(),
             opened: Vec::new(),
             batch: Vec::new(),
@@ -301,7 +306,7 @@ impl IoThread {
 
     /// Whether there are sockets to read that wait for no rest.
     fn has_reads(&self) -> bool {
-        !self.reads.is_empty() || !self.handshakes.is_empty()
+        !self.reads.is_empty() || !self.handshakes.is_empty() || !self.lingering.is_empty()
     }
 
     fn must_busy_wait(&self) -> bool {
@@ -487,7 +492,9 @@ impl IoThread {
             && connection.wants_read()
         {
             connection.in_reads = true;
-            let line = if connection.is_without_tls_yet() {
+            let line = if connection.phase == Phase::Lingering {
+                &mut self.lingering
+            } else if connection.is_without_tls_yet() {
                 &mut self.handshakes
             } else if connection.busy_until > self.now_ms {
                 &mut self.busy_reads
@@ -558,6 +565,25 @@ impl IoThread {
         {
             self.read_from(place, &mut used, self.buffer.len());
         }
+        for _ in 0..self.lingering.len().min(LINGERING_READS_MAX) {
+            let Some(place) = self.lingering.pop_front() else { break };
+            self.discard_from(place);
+        }
+    }
+
+    /// Reads once from a lingering connection, and discards the bytes, because they arrived after
+    /// the last reply.
+    fn discard_from(&mut self, place: u32) {
+        let Some(connection) = self.connections.get(place) else { return };
+        // A new connection can have the place of a removed one. Its bytes are requests.
+        if connection.phase != Phase::Lingering {
+            return;
+        }
+        connection.in_reads = false;
+        match connection.read(&mut [0; READ_BYTES_MIN]) {
+            Ok(Read::Bytes(_) | Read::Nothing) => self.enqueue_read(place),
+            Ok(Read::End) | Err(_) => self.remove(place),
+        }
     }
 
     /// Reads once from a connection. The first `used` bytes of the buffer are already in use, and
@@ -565,13 +591,14 @@ impl IoThread {
     fn read_from(&mut self, place: u32, used: &mut usize, end: usize) {
         let Some(connection) = self.connections.get(place) else { return };
         connection.in_reads = false;
+        if connection.phase == Phase::Lingering {
+            // It began to linger while it was in another line.
+            return self.enqueue_read(place);
+        }
         if !connection.wants_read() {
             return;
         }
-        let is_lingering = connection.phase == Phase::Lingering;
         match connection.read(&mut self.buffer[*used..end]) {
-            // The server discards bytes that arrive after the last reply.
-            Ok(Read::Bytes(_)) if is_lingering => {}
             Ok(Read::Bytes(count))
                 if connection.speaks_wrong_protocol(&self.buffer[*used..*used + count]) =>
             {
@@ -589,7 +616,6 @@ impl IoThread {
             }
             Ok(Read::Nothing) if connection.has_tls_to_send() => self.touch(place),
             Ok(Read::Nothing) => {}
-            Ok(Read::End) | Err(_) if is_lingering => self.remove(place),
             Ok(Read::End) => self.batch.push((place, *used..*used)),
             Err(error) => self.abandon(place, &error),
         }
@@ -632,6 +658,7 @@ impl IoThread {
         self.reads.clear();
         self.busy_reads.clear();
         self.handshakes.clear();
+        self.lingering.clear();
         self.resumed.clear();
         for (place, reason) in mem::take(&mut self.leaving) {
             if reason == CloseReason::Failed {

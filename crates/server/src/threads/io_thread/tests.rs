@@ -9,6 +9,7 @@ use broker::policy::{Rule, Rules, Setting, WhenFull};
 use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
 use notation::address::Address;
+use rustix::io::ioctl_fionread;
 use rustls::ServerConfig;
 use testkit::tls::Client;
 use testkit::tls::certificates::Authority;
@@ -622,6 +623,34 @@ fn puts_that_wait_for_room_are_bounded_by_the_memory_and_not_as_unfinished_comma
     let answers = producers.each_mut().map(received);
     assert!(answers[0].starts_with("INSERTED "), "{answers:?}");
     assert!(answers[1..].iter().all(String::is_empty), "{answers:?}");
+}
+
+#[test]
+fn a_round_reads_little_from_clients_that_have_their_last_reply() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
+    for client in &mut clients {
+        client.write_all(b"quit\r\n").unwrap();
+    }
+    rounds.round();
+    rounds.finish();
+    for client in &mut clients {
+        while client.write(&[b'x'; 4096]).is_ok_and(|count| count > 0) {}
+    }
+    let unread_bytes = |rounds: &Rounds| -> u64 {
+        let connections = rounds.thread.connections.iter();
+        connections.map(|connection| ioctl_fionread(connection.socket()).unwrap()).sum()
+    };
+    let before = unread_bytes(&rounds);
+    rounds.round();
+    let read = before - unread_bytes(&rounds);
+    assert!((1..=super::ROUND_BYTES as u64).contains(&read), "{read} of {before} bytes");
+    for client in &clients {
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    rounds.round();
+    rounds.finish();
+    assert_eq!(rounds.thread.shared.limits.open(), 0);
 }
 
 #[test]
