@@ -68,6 +68,11 @@ pub trait Controls: Send + Sync + std::fmt::Debug {
     /// server writes a message with the reason. The session still gets the event.
     fn reload(&self, session: SessionId, turn: &mut Turn<'_>);
 
+    /// Drops the request of a session for a reload, if it made one, because its client has gone.
+    fn forget_reload(&self, session: SessionId) {
+        let _ = session;
+    }
+
     /// Stops the server after 100 ms. Returns at once.
     fn shut_down(&self);
 

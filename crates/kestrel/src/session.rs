@@ -342,6 +342,9 @@ impl<D: LineDialect> Dialect for LineSession<D> {
     }
 
     fn close(&mut self, turn: &mut Turn<'_>) {
+        if let Waiting::Work(_) = self.waiting {
+            self.client.server.controls.forget_reload(self.client.id);
+        }
         self.client.end(turn);
     }
 }

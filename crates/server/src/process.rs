@@ -5,12 +5,14 @@
 //! - `control_socket`: serves the operator's tools.
 //! - `startup`: the progress of a long start.
 //! - `reload`: reloads the configuration. `systemd`: notifies the service manager.
-//! - `messages`, `message_limit`: the server's messages.
+//! - `messages`, `message_limit`: the server's messages. `captured_messages`: those of a test.
 //! - `traces`: exports spans of jobs.
 //! - `backup`: the log as a tar stream.
 //! - `facts`: facts about the process and the machine, for dialects and metrics.
 
 pub(crate) mod backup;
+#[cfg(test)]
+pub(crate) mod captured_messages;
 pub(crate) mod clock;
 pub(crate) mod control_socket;
 pub(crate) mod controls;

@@ -20,6 +20,8 @@ fn a_client_that_asks_for_a_reload_waits_for_it_and_is_answered_after_its_last_b
 
     let gone = world.connect_memcache();
     world.send_first(gone, b"RELOAD\r\n");
+    assert_eq!(world.forgotten_reloads(), 0);
     world.close(gone);
     assert!(world.take_received(gone).is_empty());
+    assert_eq!(world.forgotten_reloads(), 1, "nobody waits for it any more");
 }

@@ -15,6 +15,8 @@ pub(crate) struct World {
     server: Arc<Server>,
     /// How often a client requested that the server stops.
     shutdowns: Arc<AtomicU32>,
+    /// How often a session's request for a reload was dropped.
+    forgotten_reloads: Arc<AtomicU32>,
 }
 
 /// The actions that only the program around the sessions can execute. Here, a reload sets the
@@ -22,12 +24,17 @@ pub(crate) struct World {
 #[derive(Debug)]
 struct TestControls {
     shutdowns: Arc<AtomicU32>,
+    forgotten_reloads: Arc<AtomicU32>,
 }
 
 impl Controls for TestControls {
     fn reload(&self, session: SessionId, turn: &mut Turn<'_>) {
         let after = turn.set_policies(rules());
         turn.tell_reloaded(session, after);
+    }
+
+    fn forget_reload(&self, _session: SessionId) {
+        self.forgotten_reloads.fetch_add(1, Ordering::Relaxed);
     }
 
     fn shut_down(&self) {
@@ -46,9 +53,13 @@ impl World {
     }
 
     pub(crate) fn over(inner: world::World, options: ServerOptions) -> Self {
-        let shutdowns = Arc::new(AtomicU32::new(0));
-        let controls = TestControls { shutdowns: shutdowns.clone() };
-        Self { inner, server: Server::new(options, Box::new(controls)), shutdowns }
+        let [shutdowns, forgotten_reloads] = [0, 0].map(|count| Arc::new(AtomicU32::new(count)));
+        let controls = TestControls {
+            shutdowns: shutdowns.clone(),
+            forgotten_reloads: forgotten_reloads.clone(),
+        };
+        let server = Server::new(options, Box::new(controls));
+        Self { inner, server, shutdowns, forgotten_reloads }
     }
 
     /// Opens a connection that speaks memcache, and returns its number. The other functions
@@ -70,6 +81,10 @@ impl World {
 
     pub(crate) fn shutdowns(&self) -> u32 {
         self.shutdowns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn forgotten_reloads(&self) -> u32 {
+        self.forgotten_reloads.load(Ordering::Relaxed)
     }
 
     pub(crate) fn server(&self) -> &Server {

@@ -33,6 +33,10 @@ impl kestrel::Controls for Controls {
         self.reloader.request(ReloadRequester::Session(session));
     }
 
+    fn forget_reload(&self, session: SessionId) {
+        self.reloader.forget(session);
+    }
+
     fn shut_down(&self) {
         self.stop.notify_one();
     }

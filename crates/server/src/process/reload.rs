@@ -4,6 +4,7 @@
 //! Reading can take any time, for example if the file is a pipe, or is on a network that is down.
 //! Reloads run one after the other, so the configuration that was read last applies.
 
+use std::collections::BTreeSet;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::config::settings::{Setting, settings};
 use crate::config::sources::{Effective, Sources};
 use crate::net::limits::LiveLimits;
 use crate::net::tls::Certificates;
+use crate::process::message_limit::MessageLimit;
 use crate::process::messages::Messages;
 use crate::threads::io_thread::Shared;
 
@@ -33,10 +35,36 @@ pub(crate) struct Reloader {
     node: Arc<Status>,
     /// The current configuration.
     config: Mutex<Config>,
-    /// The sources of all requests since the last reload began. Each connection has at most one
-    /// request in this list.
-    requesters: Mutex<Vec<ReloadRequester>>,
+    /// The requests since the last reload began.
+    requests: Mutex<Requests>,
     asked: Notify,
+    last_mistake: Mutex<LastMistake>,
+}
+
+/// Requests that one reload answers.
+#[derive(Debug, Default)]
+struct Requests {
+    /// A signal has come.
+    by_signal: bool,
+    /// Kestrel clients that are still connected.
+    sessions: BTreeSet<SessionId>,
+    /// Clients that sent an admin command. Some of them may have disconnected.
+    admins: Vec<oneshot::Sender<ReloadReport>>,
+}
+
+/// Who asked for a reload. Any client of Kestrel's protocol can ask, as often as it likes, so the
+/// messages tell only news of a reload that nobody else asked for.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum AskedBy {
+    Operator,
+    Clients,
+}
+
+/// The last mistake that a message reported, and when the next message can repeat it for clients.
+#[derive(Debug, Default)]
+struct LastMistake {
+    message: String,
+    limit: MessageLimit,
 }
 
 /// The source of a reload request. It is notified when the reload is done.
@@ -59,14 +87,14 @@ const CRONS: &str = "cron";
 /// Time between the end of a reload and the next one. Requests that come meanwhile share that one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-impl ReloadRequester {
-    /// Whether the server has noticed that the client has disconnected, so that nobody waits for
-    /// the answer.
-    fn has_gone(&self) -> bool {
-        match self {
-            ReloadRequester::Admin(waiting) => waiting.is_closed(),
-            ReloadRequester::Signal | ReloadRequester::Session(_) => false,
-        }
+impl Requests {
+    fn is_empty(&self) -> bool {
+        !self.by_signal && self.sessions.is_empty() && self.admins.is_empty()
+    }
+
+    fn asked_by(&self) -> AskedBy {
+        let has_operator = self.by_signal || !self.admins.is_empty();
+        if has_operator { AskedBy::Operator } else { AskedBy::Clients }
     }
 }
 
@@ -87,21 +115,35 @@ impl Reloader {
             certificates,
             node,
             config: Mutex::new(config),
-            requesters: Mutex::default(),
+            requests: Mutex::default(),
             asked: Notify::new(),
+            last_mistake: Mutex::default(),
         }
     }
 
     /// Requests a reload that begins after this call. Does not wait for the reload, because the
     /// caller may hold the broker's lock.
     pub(crate) fn request(&self, requester: ReloadRequester) {
-        let mut requesters = lock(&self.requesters);
-        // While a reload reads a slow file, any number of clients can connect, request a reload and
-        // disconnect. So drop the requests of disconnected clients.
-        requesters.retain(|requester| !requester.has_gone());
-        requesters.push(requester);
-        drop(requesters);
+        let mut requests = lock(&self.requests);
+        match requester {
+            ReloadRequester::Signal => requests.by_signal = true,
+            ReloadRequester::Session(session) => {
+                requests.sessions.insert(session);
+            }
+            ReloadRequester::Admin(waiting) => {
+                // While a reload reads a slow file, any number of clients can connect, request a
+                // reload and disconnect. So drop the requests of disconnected clients.
+                requests.admins.retain(|waiting| !waiting.is_closed());
+                requests.admins.push(waiting);
+            }
+        }
+        drop(requests);
         self.asked.notify_one();
+    }
+
+    /// Drops the request of a Kestrel client that has disconnected, if it made one.
+    pub(crate) fn forget(&self, session: SessionId) {
+        lock(&self.requests).sessions.remove(&session);
     }
 
     /// The current configuration.
@@ -115,9 +157,9 @@ impl Reloader {
         loop {
             self.asked.notified().await;
             // Only signals ask a follower, and wait for no answer.
-            lock(&self.requesters).clear();
+            *lock(&self.requests) = Requests::default();
             // The messages have its result.
-            let _ = self.clone().take_over_aside().await;
+            let _ = self.clone().take_over_aside(AskedBy::Operator).await;
             self.limits.apply_to(&broker);
         }
     }
@@ -126,11 +168,14 @@ impl Reloader {
     pub(crate) async fn run(self: Arc<Self>, shared: Shared) {
         loop {
             self.asked.notified().await;
-            let requesters = mem::take(&mut *lock(&self.requesters));
-            let report = self.clone().take_over_aside().await;
+            let requests = mem::take(&mut *lock(&self.requests));
+            if requests.is_empty() {
+                // All who asked have disconnected.
+                continue;
+            }
+            let report = self.clone().take_over_aside(requests.asked_by()).await;
             shared.limits.apply_to(&shared.broker);
-            self.finish(requesters, &report, &shared);
-            // Any client of Kestrel's protocol can ask for reloads, as often as it likes.
+            self.finish(requests, &report, &shared);
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -138,7 +183,7 @@ impl Reloader {
     /// Applies the policies if they are not those of the broker, then notifies all requesters. So the
     /// new policies apply when a client gets its notification. The last reload of a follower can have
     /// read policies that nobody has applied.
-    fn finish(&self, requesters: Vec<ReloadRequester>, report: &ReloadReport, shared: &Shared) {
+    fn finish(&self, requests: Requests, report: &ReloadReport, shared: &Shared) {
         let (loaded, crons) = {
             let config = lock(&self.config);
             (config.policies.clone(), config.crons.clone())
@@ -153,13 +198,8 @@ impl Reloader {
             // The answer waits for all facts so far.
             reloaded = turn.set_crons(crons);
         }
-        let mut clients = Vec::new();
-        for requester in requesters {
-            match requester {
-                ReloadRequester::Signal => {}
-                ReloadRequester::Session(session) => turn.tell_reloaded(session, reloaded),
-                ReloadRequester::Admin(waiting) => clients.push(waiting),
-            }
+        for session in requests.sessions {
+            turn.tell_reloaded(session, reloaded);
         }
         drop(turn);
         if let Some(tables) = tables {
@@ -168,7 +208,7 @@ impl Reloader {
         if let Some(tables) = cron_tables {
             tracing::info!("cron reloaded: {tables} tables");
         }
-        for waiting in clients {
+        for waiting in requests.admins {
             let _ = waiting.send(report.clone());
         }
     }
@@ -177,17 +217,19 @@ impl Reloader {
     /// future is dropped before the end, nobody applies the policies that the thread reads. Then the
     /// thread requests another reload. Tokio's threads for blocking work cannot be used, because the
     /// process could not end before they finish.
-    async fn take_over_aside(self: Arc<Self>) -> ReloadReport {
+    async fn take_over_aside(self: Arc<Self>, asked_by: AskedBy) -> ReloadReport {
         let (said, result) = oneshot::channel();
+        let reloader = self.clone();
         let read = move || {
-            if let Err(Ok(_)) = said.send(self.take_over()) {
-                self.request(ReloadRequester::Signal);
+            if let Err(Ok(_)) = said.send(reloader.take_over(asked_by)) {
+                reloader.request(ReloadRequester::Signal);
             }
         };
         match std::thread::Builder::new().name("reload".to_owned()).spawn(read) {
             Ok(_) => result.await.unwrap_or_else(|_| Err("the reload ended early".to_owned())),
             Err(error) => {
-                tracing::error!("configuration not reloaded: cannot start a thread: {error}");
+                let mistake = format!("configuration not reloaded: cannot start a thread: {error}");
+                self.complain(mistake, asked_by);
                 Err(format!("cannot start a thread: {error}"))
             }
         }
@@ -196,24 +238,20 @@ impl Reloader {
     /// Reads the configuration, and applies all changes except policies. If there is a mistake,
     /// reports the mistake and changes nothing. If this function applied only some changes, the
     /// server would run with a configuration that no operator wrote.
-    fn take_over(&self) -> ReloadReport {
+    fn take_over(&self, asked_by: AskedBy) -> ReloadReport {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
-                self.reopen_files();
+                self.reopen(asked_by);
                 return Ok(Vec::new());
             }
             Some(Ok(Effective { config, .. })) => config,
-            Some(Err(mistakes)) => {
-                tracing::error!("configuration not reloaded, nothing changed: {mistakes}");
-                return Err(mistakes.to_string());
-            }
+            Some(Err(mistakes)) => return Err(self.refuse(mistakes.to_string(), asked_by)),
         };
         let current = lock(&self.config).clone();
         let changed = |setting: &&Setting| (setting.show)(&loaded) != (setting.show)(&current);
         let changes: Vec<&Setting> = settings().filter(changed).collect();
         if let Err(reason) = self.check(&changes, &loaded) {
-            tracing::error!("configuration not reloaded, nothing changed: {reason}");
-            return Err(reason);
+            return Err(self.refuse(reason, asked_by));
         }
         let mut changed: Vec<String> =
             changes.iter().map(|setting| setting.key.to_owned()).collect();
@@ -232,8 +270,30 @@ impl Reloader {
         }
         self.node.use_settings(loaded.common());
         *lock(&self.config) = loaded;
-        tracing::info!("configuration reloaded");
+        if asked_by == AskedBy::Operator || !changed.is_empty() {
+            tracing::info!("configuration reloaded");
+        }
         Ok(changed)
+    }
+
+    /// Reports a mistake because of which nothing changes, and returns it.
+    fn refuse(&self, mistake: String, asked_by: AskedBy) -> String {
+        self.complain(format!("configuration not reloaded, nothing changed: {mistake}"), asked_by);
+        mistake
+    }
+
+    /// Writes a message about a mistake. If clients repeat a reload, this repeats the message at
+    /// most once a minute.
+    fn complain(&self, message: String, asked_by: AskedBy) {
+        let mut last = lock(&self.last_mistake);
+        if asked_by == AskedBy::Operator || last.message != message {
+            *last = LastMistake { message, limit: MessageLimit::default() };
+        }
+        match last.limit.count() {
+            None => {}
+            Some(1) => tracing::error!("{}", last.message),
+            Some(count) => tracing::error!(count, "{}", last.message),
+        }
     }
 
     /// Makes all checks that can fail: whether a change needs a restart, and whether the
@@ -251,13 +311,17 @@ impl Reloader {
     /// Reopens the server's own message file, because an operator may have moved the file. Also
     /// reads the certificates again.
     pub(crate) fn reopen_files(&self) {
+        self.reopen(AskedBy::Operator);
+    }
+
+    fn reopen(&self, asked_by: AskedBy) {
         if let Some(messages) = &self.messages {
             messages.reopen();
         }
         let tls = lock(&self.config).tls.clone();
         let reload = self.certificates.as_ref().map(|shown| shown.reload(&tls));
         if let Some(Err(error)) = reload {
-            tracing::error!("the old certificates stay in use: {error}");
+            self.complain(format!("the old certificates stay in use: {error}"), asked_by);
         }
     }
 }
@@ -276,6 +340,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::process::captured_messages::during;
     use crate::process::clock::Clock;
 
     /// A configuration with one rule. The rule limits the number of jobs.
@@ -287,6 +352,11 @@ mod tests {
     fn over_a_pipe(file: &Path) -> (Arc<Reloader>, Shared) {
         let made = std::process::Command::new("mkfifo").arg(file).status().unwrap();
         assert!(made.success());
+        over(file)
+    }
+
+    /// A reloader with this configuration file, and a broker.
+    fn over(file: &Path) -> (Arc<Reloader>, Shared) {
         let config = Config::default();
         let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
         let sources = Sources { file: Some(file.to_owned()), ..Sources::default() };
@@ -350,6 +420,42 @@ mod tests {
         assert_eq!(third.blocking_recv().unwrap().unwrap(), [POLICIES]);
         assert_eq!(rules(), 2);
         stop();
+    }
+
+    #[test]
+    fn reloads_for_clients_are_in_the_messages_only_if_something_is_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lineshaft.toml");
+        let (reloader, _) = over(&file);
+        let write = |text: &str| std::fs::write(&file, text).unwrap();
+        let lines = |asked_by| {
+            let lines = during("reloaded", || {
+                let _ = reloader.take_over(asked_by);
+            });
+            lines.len()
+        };
+        write(&limit(1));
+        assert_eq!([(); 3].map(|()| lines(AskedBy::Clients)), [1, 0, 0]);
+        assert_eq!(lines(AskedBy::Operator), 1);
+        write("no_key = 1");
+        assert_eq!([(); 3].map(|()| lines(AskedBy::Clients)), [1, 0, 0]);
+        assert_eq!([(); 2].map(|()| lines(AskedBy::Operator)), [1, 1]);
+        assert_eq!(lines(AskedBy::Clients), 0);
+        write("no_other_key = 1");
+        assert_eq!([(); 2].map(|()| lines(AskedBy::Clients)), [1, 0]);
+    }
+
+    #[test]
+    fn a_client_that_leaves_takes_its_request_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let (reloader, _) = over(&folder.path().join("lineshaft.toml"));
+        for session in [1, 2, 2, 3] {
+            reloader.request(ReloadRequester::Session(SessionId(session)));
+        }
+        reloader.forget(SessionId(1));
+        reloader.forget(SessionId(4));
+        let sessions = [2, 3].map(SessionId);
+        assert_eq!(lock(&reloader.requests).sessions, BTreeSet::from(sessions));
     }
 
     #[test]

@@ -1,49 +1,11 @@
 //! Many clients that are cut off at once cause few messages.
 
-use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tracing::Dispatch;
-
 use super::*;
+use crate::process::captured_messages::during;
 
 const CLIENTS: usize = 3;
-
-/// Messages of the test's thread.
-#[derive(Clone, Default)]
-struct Messages(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Messages {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Messages {
-    fn dispatch(&self) -> Dispatch {
-        let messages = self.clone();
-        let lines = tracing_subscriber::fmt().with_ansi(false);
-        Dispatch::new(lines.with_writer(move || messages.clone()).finish())
-    }
-
-    /// Returns the lines with this text that are written during the work.
-    fn during(text: &str, work: impl FnOnce()) -> Vec<String> {
-        let (messages, others) = (Messages::default(), Messages::default());
-        // If there is only one dispatch, another test's thread can turn a message off for all threads
-        // when it is the first to come to this message. So there are two.
-        let (dispatch, _other) = (messages.dispatch(), others.dispatch());
-        tracing::dispatcher::with_default(&dispatch, work);
-        let bytes = messages.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let lines = String::from_utf8(bytes).unwrap();
-        lines.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
-    }
-}
 
 fn count_leaving(rounds: &mut Rounds) -> usize {
     let places = rounds.thread.connections.all();
@@ -60,7 +22,7 @@ fn one_message_tells_of_many_unfinished_commands_that_are_cut_off() {
         rounds.thread.account.change(Held::default(), held);
         rounds.thread.connections.get(place).unwrap().counted = held;
     }
-    let lines = Messages::during("cut off an unfinished command", || {
+    let lines = during("cut off an unfinished command", || {
         rounds.thread.cut_off(1000, Excess::Unfinished);
     });
     assert_eq!(count_leaving(&mut rounds), CLIENTS);
@@ -79,7 +41,7 @@ fn one_message_tells_of_many_slow_readers_that_are_cut_off() {
     clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
     rounds.round();
     rounds.finish();
-    let lines = Messages::during("cut off a slow reader", || {
+    let lines = during("cut off a slow reader", || {
         for client in &mut clients {
             client.write_all("peek 1\r\n".repeat(100).as_bytes()).unwrap();
         }
