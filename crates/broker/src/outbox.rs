@@ -100,6 +100,7 @@ impl Outbox {
     }
 
     fn push(&mut self, chunk: Chunk) {
+        self.drop_kept();
         self.len += chunk.len();
         if let Chunk::Loading(loading) = &chunk {
             self.unloaded_len += loading.len();
@@ -116,8 +117,18 @@ impl Outbox {
             last => {
                 // Behind a full buffer, many more replies will probably follow.
                 let is_behind_full = matches!(last, Some(Chunk::Own(_)));
+                self.drop_kept();
                 self.append_to_new(bytes, if is_behind_full { BUFFER_BYTES_MAX } else { 0 });
             }
+        }
+    }
+
+    /// Frees the empty buffer that the outbox has kept, because the next bytes do not go into it.
+    /// At the front, it would hide the chunks behind it.
+    fn drop_kept(&mut self) {
+        if matches!(self.chunks.front(), Some(Chunk::Own(bytes)) if bytes.is_empty()) {
+            self.chunks.pop_front();
+            self.ready_chunks = self.ready_chunks.saturating_sub(1);
         }
     }
 
@@ -359,6 +370,23 @@ mod tests {
         let body: Body = vec![b'x'; SHARED_BODY_BYTES_MIN].into();
         outbox.reply_with_body(at(0), b"", &body.clone().into(), b"");
         assert_eq!(drain(&mut outbox, 0, usize::MAX), body.to_vec());
+    }
+
+    #[test]
+    fn a_long_reply_leaves_although_a_short_one_has_left_its_buffer() {
+        let mut outbox = Outbox::default();
+        let long = vec![b'L'; 2 * BUFFER_BYTES_MAX];
+        for _ in 0..2 {
+            outbox.reply(at(0), b"short");
+            assert_eq!(drain(&mut outbox, 0, usize::MAX), b"short");
+            outbox.reply(at(0), &long);
+            assert!(drain(&mut outbox, 0, usize::MAX) == long);
+            outbox.reply(at(0), b"short");
+            assert_eq!(drain(&mut outbox, 0, usize::MAX), b"short");
+            outbox.reply_with_body(at(0), b"", &JobBody::Resident(long.clone().into()), b"");
+            assert!(drain(&mut outbox, 0, usize::MAX) == long);
+            assert_eq!((outbox.len(), outbox.resident_len(), outbox.loaded_len()), (0, 0, 0));
+        }
     }
 
     #[test]
