@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use broker::{Broker, DiskLimits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::config::Limits;
 use crate::config::protocol::Protocol;
@@ -97,6 +99,8 @@ pub(crate) struct LiveLimits {
     /// Number of open connections per address: see [`Peer::counted_address`]. Addresses without
     /// connections are removed.
     addresses: Mutex<HashMap<IpAddr, usize>>,
+    /// Wakes the acceptors that wait for the end of a connection.
+    freed: Notify,
     /// Counts of refused connections.
     pub(crate) refused: Refused,
     /// Memory of all connections.
@@ -196,15 +200,19 @@ pub(crate) struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.limits.open[self.protocol as usize].fetch_sub(1, Ordering::Relaxed);
-        let Some(address) = self.peer.counted_address() else { return };
-        let mut addresses = self.limits.addresses();
-        if let Some(count) = addresses.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                addresses.remove(&address);
+        if let Some(address) = self.peer.counted_address() {
+            let mut addresses = self.limits.addresses();
+            if let Some(count) = addresses.get_mut(&address) {
+                *count -= 1;
+                if *count == 0 {
+                    addresses.remove(&address);
+                }
             }
         }
+        self.limits.open[self.protocol as usize].fetch_sub(1, Ordering::Relaxed);
+        // The counts come first, so an acceptor that wakes finds the room. If no acceptor waits,
+        // this call only takes a lock that is almost always free.
+        self.limits.freed.notify_waiters();
     }
 }
 
@@ -236,6 +244,7 @@ impl LiveLimits {
             web_connections,
             open: Default::default(),
             addresses: Mutex::default(),
+            freed: Notify::new(),
             refused: Refused::default(),
             held: HeldInTotal::default(),
             turns_ns: AtomicU64::default(),
@@ -363,6 +372,11 @@ impl LiveLimits {
 
     pub(crate) fn is_full(&self) -> bool {
         self.open() >= self.connections()
+    }
+
+    /// Completes when a connection ends after this call, even if that is before the first poll.
+    pub(crate) fn freed(&self) -> Notified<'_> {
+        self.freed.notified()
     }
 
     /// How long an incomplete request can wait for more bytes, in milliseconds.
