@@ -4,7 +4,6 @@
 //! body can contain bytes that look like a record.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -102,7 +101,7 @@ pub fn open(folder: &Path) -> io::Result<Backlog> {
             binlog.backlog.lose(place, MISSING);
         }
         previous = Some(number);
-        let file = File::open(&path)?;
+        let file = operator_file::open_regular(&path)?;
         binlog.read(&format!("binlog.{number}"), &file)?;
         binlog.backlog.bytes.push(Bytes::File(file));
         binlog.backlog.sources.push(path);

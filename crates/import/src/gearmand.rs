@@ -2,7 +2,7 @@
 //! gearman 9).
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::backlog::{Backlog, at};
@@ -25,9 +25,12 @@ pub enum Refused {
     Content(String),
 }
 
-/// Reads a file: an sqlite database, or CSV with a header row.
+/// Reads a regular file: an sqlite database, or CSV with a header row. All of it is in memory for a
+/// time.
 pub fn open(file: &Path, table: &str) -> Result<Backlog, Refused> {
-    let bytes = fs::read(file).map_err(Refused::Io)?;
+    let mut bytes = Vec::new();
+    let read = operator_file::open_regular(file).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map_err(Refused::Io)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let mut backlog = if sqlite::is_database(&bytes) {
         refuse_unfinished(file).map_err(Refused::Content)?;
@@ -243,6 +246,14 @@ mod tests {
         assert_eq!(backlog.losses.len(), 1);
         let text = b"function_name,data_base64,unique_key,priority\nf,\"AP\n8=\",u,1\n";
         assert_eq!(bodies(&parse_csv(text, "d").unwrap()), [[0, 255]]);
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let Err(Refused::Io(error)) = open(Path::new("/dev/zero"), TABLE) else {
+            panic!("the file is no source");
+        };
+        assert!(error.to_string().starts_with("it is not a regular file"), "{error}");
     }
 
     #[test]

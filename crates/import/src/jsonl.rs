@@ -2,7 +2,6 @@
 //!
 //! A body, a name or a key that is not UTF-8 text is in base64, in a separate field.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
@@ -185,9 +184,9 @@ pub fn write(
     out.write_all(b"\n")
 }
 
-/// Reads a file of JSON lines.
+/// Reads a regular file of JSON lines. The bodies stay in it, so it must allow reads at any place.
 pub fn open(path: &Path) -> io::Result<Backlog> {
-    let file = File::open(path)?;
+    let file = operator_file::open_regular(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut backlog = read(&file, &name)?;
     backlog.bytes.push(Bytes::File(file));
@@ -293,6 +292,12 @@ pub fn parse(bytes: &[u8]) -> Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = open(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.starts_with("it is not a regular file"), "{error}");
+    }
 
     #[test]
     fn what_is_written_is_read() {

@@ -8,6 +8,9 @@ use async_nats::rustls::RootCertStore;
 use async_nats::rustls::pki_types::pem::PemObject as _;
 use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+/// The largest of these files. The certificates of all public authorities have some 250 KB.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 /// The files that a connection needs. They are read again for each connection, so a renewed
 /// certificate or password needs no restart.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -157,7 +160,11 @@ fn certificates(
 
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
     let path = path.to_owned();
-    std::fs::read(&path).map_err(|source| AccessError::Read { setting, path, source })
+    operator_file::read_regular(&path, FILE_BYTES_MAX).map_err(|source| AccessError::Read {
+        setting,
+        path,
+        source,
+    })
 }
 
 fn read_text(setting: &'static str, path: &Path) -> Result<String, AccessError> {
@@ -193,6 +200,10 @@ mod tests {
             (
                 Access { authority: Some("/none".into()), ..none() },
                 "cannot read /none (cluster.nats_ca)",
+            ),
+            (
+                Access { user: Some("/dev/zero".into()), ..none() },
+                "cannot read /dev/zero (cluster.nats_user): it is not a regular file",
             ),
             (Access { credentials: file("d", "no"), ..right.clone() }, "not both"),
         ] {

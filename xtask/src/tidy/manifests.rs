@@ -10,22 +10,23 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("histogram", &[]),
     ("replica", &[]),
-    ("nats", &["replica"]),
+    ("nats", &["operator-file", "replica"]),
     ("engine", &["histogram"]),
     ("log", &["histogram"]),
     ("broker", &["engine", "histogram", "log", "replica"]),
     ("beanstalk", &["broker"]),
     ("origin", &[]),
     ("notation", &[]),
+    ("operator-file", &["notation"]),
     ("gearman", &["broker", "origin"]),
     ("kestrel", &["broker"]),
     ("http", &["broker", "histogram", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
     ("job-history", &["broker", "histogram"]),
-    ("api", &["broker", "histogram", "http", "job-history", "notation", "origin"]),
+    ("api", &["broker", "histogram", "http", "job-history", "notation", "operator-file", "origin"]),
     ("console", &["api", "broker", "http", "notation", "origin"]),
     (
         "server",
@@ -40,6 +41,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "http",
             "origin",
             "notation",
+            "operator-file",
             "broker",
             "log",
             "nats",
@@ -48,9 +50,20 @@ const LAYERS: [(&str, &[&str]); 24] = [
     ),
     (
         "lineshaft",
-        &["server", "api", "notation", "broker", "log", "bench", "import", "nats", "replica"],
+        &[
+            "server",
+            "api",
+            "notation",
+            "operator-file",
+            "broker",
+            "log",
+            "bench",
+            "import",
+            "nats",
+            "replica",
+        ],
     ),
-    ("import", &[]),
+    ("import", &["operator-file"]),
     ("bench", &["notation"]),
     ("testkit", &["broker"]),
     ("counts", &["beanstalk", "gearman", "kestrel", "broker", "log"]),

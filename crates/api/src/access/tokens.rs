@@ -307,16 +307,15 @@ fn read_if_changed(
     if known == Some(stamp) {
         return Ok(None);
     }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err("the file is too long".to_owned());
-    }
     if metadata.mode() & 0o022 != 0 {
         tracing::warn!(
             "{}: other users can write this file and so give themselves rights; run chmod 600",
             path.display()
         );
     }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let bytes =
+        operator_file::read_regular(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
     Ok(Some((Some(stamp), TokenFile::parse(&text)?)))
 }
 

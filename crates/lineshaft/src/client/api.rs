@@ -306,9 +306,13 @@ where
     Ok(sender)
 }
 
+/// The largest token file of a tool. A token has fewer than 100 bytes.
+const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
+
 /// The first line of a token file of a tool.
 pub(crate) fn read_token(path: &Path) -> io::Result<String> {
-    let text = std::fs::read_to_string(path)?;
+    let bytes = operator_file::read_any(path, TOKEN_FILE_BYTES_MAX)?;
+    let text = String::from_utf8(bytes).map_err(io::Error::other)?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 

@@ -139,15 +139,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The content of a file with a body.
+    /// The content of a file with a body. The file must be regular, because a reload that waits for the
+    /// writer of a FIFO keeps all later reloads waiting.
     fn file(&self, name: &str) -> Result<Vec<u8>, String> {
         let file = self.folder.join(name);
-        let refused = |error| format!("cannot read {}: {error}", file.display());
-        let bytes = std::fs::metadata(&file).map_err(refused)?.len();
-        if bytes > CRONS_BYTES_MAX as u64 {
-            return Err(format!("{} is larger than 64KiB", file.display()));
-        }
-        std::fs::read(&file).map_err(refused)
+        operator_file::read_regular(&file, CRONS_BYTES_MAX as u64)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))
     }
 
     fn mistake(&mut self, place: FilePosition, key: &str, message: &str) {

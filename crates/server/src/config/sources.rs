@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use broker::policy::{Setting as PolicySetting, parent_name};
@@ -24,6 +25,10 @@ use crate::net::tls::{Certificates, TlsError};
 pub const DEFAULT_FILE: &str = "lineshaft.toml";
 /// The variable that names the file. A flag overrides the variable.
 pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
+
+/// The largest configuration file. Large ones have some 100 KiB of policies. The bound is for a file
+/// without an end, such as `/dev/zero`.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
 /// Keys whose value can be any text. Such a value needs quotes: a number or boolean without quotes
@@ -486,7 +491,9 @@ impl Loading {
     }
 
     fn read_file(&mut self, file: &Path) {
-        let text = match std::fs::read_to_string(file) {
+        let bytes = operator_file::read_any(file, FILE_BYTES_MAX);
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        let text = match text {
             Ok(text) => text,
             Err(error) => {
                 self.is_file_unknown = true;

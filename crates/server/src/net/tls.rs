@@ -58,6 +58,10 @@ pub enum TlsError {
     },
 }
 
+/// The largest file with certificates or a key. The certificates of all public authorities have some
+/// 250 KB. The bound is for a file without an end.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 const CERTIFICATE: &str = "certificate";
 const KEY: &str = "key";
 const CLIENT_CA: &str = "certificate of the clients' authority";
@@ -174,7 +178,11 @@ pub(crate) fn read_certificates(
 }
 
 fn read_file(path: &Path, what: &'static str) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })
+    operator_file::read_any(path, FILE_BYTES_MAX).map_err(|source| TlsError::Read {
+        what,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn not_pem(path: &Path, what: &'static str, error: PemError) -> TlsError {

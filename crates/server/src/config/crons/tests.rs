@@ -57,10 +57,31 @@ fn a_body_can_come_from_a_file_beside_the_configuration() {
     std::fs::write(folder.path().join("body.bin"), vec![0; (64 << 10) + 1]).unwrap();
     let error = sources.load().unwrap_err().to_string();
     assert!(error.contains("lineshaft.toml:5:13: cron.body_file: "), "{error}");
-    assert!(error.contains("body.bin is larger than 64KiB"), "{error}");
+    assert!(error.contains("body.bin: it is larger than 64KiB; name a smaller file"), "{error}");
     std::fs::remove_file(folder.path().join("body.bin")).unwrap();
     let error = sources.load().unwrap_err().to_string();
     assert!(error.contains("cannot read"), "{error}");
+}
+
+#[test]
+fn a_body_file_without_an_end_is_refused_at_once() {
+    let text = |file| {
+        format!(
+            "[[cron]]\nname = \"a\"\nqueue = \"q\"\nspec = \"@daily\"\nbody_file = \"{file}\"\n"
+        )
+    };
+    let (folder, fifo) = Folder::with(&text("fifo"));
+    let (_other, zero) = Folder::with(&text("/dev/zero"));
+    let path = folder.path().join("fifo");
+    // Nobody writes to the FIFO.
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    for (sources, file) in [(fifo, path.to_str().unwrap()), (zero, "/dev/zero")] {
+        let error = sources.load().unwrap_err().to_string();
+        let expected = format!(
+            "lineshaft.toml:5:13: cron.body_file: cannot read {file}: it is not a regular file"
+        );
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 #[test]

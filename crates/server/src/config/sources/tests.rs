@@ -437,6 +437,14 @@ fn a_missing_file_is_a_mistake() {
     assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
 }
 
+#[test]
+fn a_configuration_file_can_be_a_device_but_has_a_bound() {
+    let load = |file: &str| Sources { file: Some(file.into()), ..Sources::default() }.load();
+    assert_eq!(load("/dev/null").unwrap().config, Config::default());
+    let error = load("/dev/zero").unwrap_err().to_string();
+    assert!(error.starts_with("/dev/zero: cannot read: it is larger than 16MiB"), "{error}");
+}
+
 /// The example contains all keys. Only one key is set. All other keys are comments with the default
 /// value, so the test first removes the comment signs.
 #[test]
