@@ -226,7 +226,8 @@ pub(crate) struct JobsArguments {
     #[arg(long, value_name = "TEXT")]
     pub search: Option<String>,
     /// How many jobs at most
-    #[arg(long, short, value_name = "N", default_value_t = 20)]
+    #[arg(long, short, value_name = "N", default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: u64,
     /// Print JSON, one line for each job
     #[arg(long)]
@@ -267,7 +268,8 @@ pub(crate) struct HistoryArguments {
     #[arg(long, short, value_name = "TEXT")]
     pub text: Option<String>,
     /// How many jobs at most
-    #[arg(long, short, value_name = "N", default_value_t = 20)]
+    #[arg(long, short, value_name = "N", default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: u64,
     /// Print JSON, one line for each job
     #[arg(long)]

@@ -87,6 +87,10 @@ fn jobs_lists_a_queue_in_its_order_and_takes_nothing() {
     let absent = site.run(&["jobs", "a/b \u{4e2d}"]);
     assert_eq!(absent.status.code(), Some(1), "{absent:?}");
     assert!(absent.stderr.contains("a/b \u{4e2d}"), "{absent:?}");
+    // With no job to list, the tool would never ask the server.
+    let none = site.run(&["jobs", "mail", "--limit", "0"]);
+    assert_eq!((none.status.code(), none.stdout.as_str()), (Some(2), ""), "{none:?}");
+    assert!(none.stderr.contains("--limit"), "{none:?}");
 }
 
 #[test]
