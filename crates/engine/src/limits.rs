@@ -52,9 +52,10 @@ pub const UNIT_PATTERN_STEPS: usize = 512;
 /// queue to the new limit.
 pub const PUT_ENDS_MAX: usize = 2;
 
-/// Maximum number of dead letters that one death ends because their queue has too many. So the work
-/// of a death is bounded. If a policy lowers the limit, a few deaths together shrink the queue to the
-/// new limit.
+/// Maximum number of dead letters that the death of a failed job ends because their queue has too
+/// many. So the work of a death is bounded. If a policy lowers the limit, a few deaths together shrink
+/// the queue to the new limit. The death of a job that expires or makes room ends at most
+/// [`PUT_ENDS_MAX`], because a put to many children can cause hundreds of them.
 pub const DEATH_ENDS_MAX: usize = 64;
 /// A put looks at no more than this many jobs with its key, of each stage. Usually there is at most
 /// one. There are more if the policy changes, or if clients kick buried jobs.

@@ -25,8 +25,9 @@ pub(crate) const CODE_S: u64 = 60;
 /// codes of others.
 const CODES_MAX: usize = 10;
 
-/// How often one credential signs in and makes codes. Each time is a line in the record of changes.
-/// Otherwise, a viewer could fill the disk with them: 20 in a minute are 40 KB at most.
+/// How often one credential signs in and makes codes. Each time leaves up to three lines in the record
+/// of changes: the code, the sign-in with it, and the sign-out. Otherwise, a viewer could fill the disk
+/// with them: 20 times in a minute are 120 KB at most.
 const SIGN_INS: Rate = Rate { at_once: 20, period_ms: 3_000 };
 
 /// What a person signed in with.

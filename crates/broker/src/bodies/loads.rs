@@ -279,7 +279,8 @@ impl State {
     /// The thread that worked for this line has finished.
     fn end(&mut self, line: Option<QueueId>) {
         self.busy.remove(&line);
-        if self.lines.contains_key(&line) {
+        // While nothing may be loaded for sessions, the line keeps its place in `next`.
+        if self.lines.contains_key(&line) && !self.next.contains(&line) {
             self.next.push_back(line);
         }
     }
@@ -320,9 +321,11 @@ impl Loads {
         }
     }
 
-    /// See [`Room::is_exceeded`].
+    /// Whether clients that wait for bodies should request nothing more: see [`Room::is_exceeded`].
+    /// Also while bodies rest, because an outbox does not count the loaded bodies behind them.
     pub(crate) fn are_many(&self) -> bool {
-        self.state().room.is_exceeded()
+        let state = self.state();
+        !state.resting.is_empty() || state.room.is_exceeded()
     }
 
     pub(crate) fn add_queue(&self, queue: QueueId) {
@@ -696,6 +699,21 @@ mod tests {
         state.end(Some(queue));
         state.next.push_back(Some(queue));
         assert!(matches!(state.take(), Some(Work::Cold(_))), "new bodies do not come first");
+    }
+
+    #[test]
+    fn a_line_that_has_no_room_keeps_one_place() {
+        let mut state = State::default();
+        state.room.set_limit(10);
+        state.room.report(0, 20);
+        let line = Some(QueueId(1));
+        state.lines.insert(line, VecDeque::new());
+        state.next.push_back(line);
+        let list = JobList { queue: QueueId(1), state: engine::State::Ready };
+        state.add_cold(ColdLoad::List(list));
+        assert!(matches!(state.take(), Some(Work::Cold(_))));
+        state.end(line);
+        assert_eq!(state.next, [line]);
     }
 
     #[test]

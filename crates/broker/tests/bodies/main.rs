@@ -442,6 +442,7 @@ fn want_of_descriptors_buries_no_job_and_loses_no_item() {
     for tenths in 0..50 {
         broker.load_step(at(tenths));
         assert!(!broker.load_step(at(tenths)), "the bodies rest");
+        assert!(broker.turn(at(tenths)).has_many_loads(), "nobody requests more meanwhile");
     }
     for body in [&handout.body, &item] {
         let JobBody::Loading(loading) = body else { panic!("{body:?}") };
@@ -454,6 +455,7 @@ fn want_of_descriptors_buries_no_job_and_loses_no_item() {
     for tenths in 50..53 {
         broker.load_step(at(tenths));
     }
+    assert!(!broker.turn(at(53)).has_many_loads());
     for (number, waiting) in [(taken, &handout.body), (ended, &item)] {
         assert_eq!(**waiting.resident().expect("it was loaded"), *body(number));
     }

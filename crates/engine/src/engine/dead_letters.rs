@@ -9,7 +9,7 @@ use crate::claims::ClaimKey;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Death, DeathCause, FailureCause, JobKind, State};
-use crate::limits::{DEATH_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
+use crate::limits::{DEATH_ENDS_MAX, PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::milestones::JobEnd;
 use crate::policy::{DeadTarget, Name, UniqueWindow};
 use crate::queues::{Extension, parent_of};
@@ -171,7 +171,11 @@ impl Engine {
         // Make room first: a waiting client can get or see the new letter at once, so that one stays.
         let holder = target.as_ref().map_or(Some(queue), |name| self.queue_id(name));
         if let Some(holder) = holder {
-            self.end_oldest_dead(holder, dead.jobs_max - 1, effects);
+            let count = match cause {
+                DeathCause::Failed(_) | DeathCause::Operator => DEATH_ENDS_MAX,
+                DeathCause::Expired | DeathCause::Dropped => PUT_ENDS_MAX,
+            };
+            self.end_oldest_dead(holder, dead.jobs_max - 1, count, effects);
         }
         if self.jobs[slot].state() != State::Leased {
             self.remove_from_list(slot);
@@ -240,11 +244,11 @@ impl Engine {
         }
     }
 
-    /// Ends dead letters of a queue until it has at most `max`, but not more than one death may
-    /// end. The queue stays in existence, because it gets another one.
-    fn end_oldest_dead(&mut self, queue: QueueId, max: u64, effects: &mut Effects) {
+    /// Ends dead letters of a queue until it has at most `max`, but not more than `count`. The queue
+    /// stays in existence, because it gets another one.
+    fn end_oldest_dead(&mut self, queue: QueueId, max: u64, count: usize, effects: &mut Effects) {
         self.queues[queue].hold();
-        for _ in 0..DEATH_ENDS_MAX {
+        for _ in 0..count {
             if self.jobs.dead_count(queue) <= max {
                 break;
             }

@@ -1,5 +1,6 @@
 //! Dead letters: where they go, when they end, and how they come back.
 
+use lineshaft_engine::limits;
 use lineshaft_engine::policy::{DeadTarget, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
     Death, DeathCause, FailureCause, GrabOrder, JobId, Millis, NewJob, News, RedriveRefused,
@@ -230,6 +231,28 @@ fn a_few_deaths_shrink_a_queue_of_letters_to_a_lower_limit() {
         assert_eq!(count_letters(&world, b"dead"), left);
         assert_eq!(queue_of(&world, id), "dead", "the new letter stays");
     }
+}
+
+#[test]
+fn a_death_that_a_put_causes_ends_few_letters() {
+    let mut world = world([to("dead")]);
+    let session = world.open();
+    for _ in 0..20 {
+        dead(&mut world, session);
+    }
+    let settings = [
+        to("dead"),
+        Setting::JobsMax(Some(1)),
+        Setting::WhenFull(WhenFull::DropOldest),
+        Setting::DeadDropped(true),
+        Setting::DeadJobsMax(1),
+    ];
+    world.act(|e, fx| e.set_policies(Rules(vec![Rule::new(["default"], settings)]), fx));
+    world.put(session, 5, 0, 60);
+    assert_eq!(count_letters(&world, b"dead"), 20);
+    let id = world.put(session, 5, 0, 60);
+    assert_eq!(world.state(id), Some(State::Ready));
+    assert_eq!(count_letters(&world, b"dead"), 20 - limits::PUT_ENDS_MAX + 1);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use broker::{Answer, BodyCopy, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
+use broker::{
+    Answer, Body, BodyCopy, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When,
+};
 
 use super::methods::{Failed, answer_i32, check_name, fail};
 use super::reader::{Reader, Values};
@@ -27,6 +29,8 @@ pub(super) struct ListCall {
     left: usize,
     /// The copy of the next item to put.
     copy: BodyCopy,
+    /// The next item to put, which has waited for room.
+    blocked: Option<Body>,
     /// Number of items that were stored, confirmed or given back.
     done: i32,
     /// When the first of the items that have waited for room began to wait.
@@ -78,6 +82,7 @@ impl ListCall {
             next,
             left,
             copy: BodyCopy::default(),
+            blocked: None,
             done: 0,
             waits_since: None,
             after: AT_ONCE,
@@ -86,7 +91,7 @@ impl ListCall {
 
     /// The memory of the call beside its message.
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.copy.buffered_bytes()
+        self.copy.buffered_bytes() + self.blocked.as_ref().map_or(0, |item| item.len())
     }
 
     /// Replies to the call, which the server's stop ends early. A put gets the number of its items that
@@ -178,9 +183,13 @@ impl ThriftSession {
         let Answer { value, after } = match &call.act {
             Act::Put { queue, expires } => {
                 let Ok(item) = reader.bytes() else { return Next::End };
-                let Some(item) = call.copy.body(item, turn) else { return Next::Again };
+                let blocked = call.blocked.take();
+                let Some(item) = blocked.or_else(|| call.copy.body(item, turn)) else {
+                    return Next::Again;
+                };
                 let mut caller = turn.caller(self.id);
                 if caller.item_must_wait_for_room(queue, &item, &mut call.waits_since) {
+                    call.blocked = Some(item);
                     return Next::Room;
                 }
                 self.server.counters().cmd_set.add_one();

@@ -63,7 +63,7 @@ impl OpenReads {
     }
 
     /// Removes reads of this queue that have ended, because the connection has reached the queue's
-    /// limit.
+    /// limit. If the limit is higher than [`CHECKED_AT_LIMIT`], the next calls check the others.
     pub(crate) fn forget_ended(&mut self, queue: &[u8], holder: SessionId, turn: &mut Turn<'_>) {
         self.check_oldest(queue, CHECKED_AT_LIMIT, holder, turn);
     }

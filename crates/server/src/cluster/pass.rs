@@ -28,7 +28,7 @@ use crate::cluster::peers::{Peers, Shared};
 use crate::cluster::status::Leader;
 use crate::config::protocol::Protocol;
 use crate::net::connection::TLS_BYTES;
-use crate::net::limits::LiveLimits;
+use crate::net::limits::{LiveLimits, Slot};
 use crate::net::listen::Endpoint;
 use crate::net::tls::Certificates;
 use crate::threads::mailbox::Peer;
@@ -149,12 +149,18 @@ async fn accept(listening: Arc<Listening>) {
         let accepted = match &listening.socket {
             Socket::Tcp(listener) => listener.accept().await.map(|(socket, peer)| {
                 let _ = socket.set_nodelay(true);
-                let listening = listening.clone();
-                tokio::spawn(async move { listening.serve(socket, Peer::Host(peer)).await });
+                if let Some(slot) = listening.limits.admit(Peer::Host(peer), listening.protocol) {
+                    let listening = listening.clone();
+                    tokio::spawn(
+                        async move { listening.serve(socket, Peer::Host(peer), slot).await },
+                    );
+                }
             }),
             Socket::Unix(listener) => listener.accept().await.map(|(socket, _)| {
-                let listening = listening.clone();
-                tokio::spawn(async move { listening.serve(socket, Peer::Local).await });
+                if let Some(slot) = listening.limits.admit(Peer::Local, listening.protocol) {
+                    let listening = listening.clone();
+                    tokio::spawn(async move { listening.serve(socket, Peer::Local, slot).await });
+                }
             }),
         };
         if accepted.is_err() {
@@ -164,9 +170,9 @@ async fn accept(listening: Arc<Listening>) {
 }
 
 impl Listening {
-    /// Serves one connection to its end. The client notices every failure as the end.
-    async fn serve(&self, socket: impl Client, peer: Peer) {
-        let Some(_slot) = self.limits.admit(peer, self.protocol) else { return };
+    /// Serves one connection to its end, and keeps its slot until then. The client notices every
+    /// failure as the end.
+    async fn serve(&self, socket: impl Client, peer: Peer, _slot: Arc<Slot>) {
         let tls_bytes = if self.certificates.is_some() { TLS_BYTES } else { 0 };
         let _memory = Counted::new(&self.shared.broker, TASK_BYTES + tls_bytes);
         let _ = match &self.certificates {

@@ -39,7 +39,8 @@ const CLUSTER_DESCRIPTORS: u64 = 64 + 2 * RUNTIME_DESCRIPTORS as u64 + 24;
 /// same amount.
 const BUFFERS_SHARE: u64 = 20;
 /// Loaded bodies that clients have not read yet can use the limit of unsent replies divided by this
-/// number. So they alone make no requests wait, even if one body exceeds it.
+/// number. One more body can be loaded beyond that, for which the limit of unsent replies has room.
+/// So they alone make no requests wait.
 const LOADS_SHARE: u64 = 2;
 /// Connections for HTTP: a sixteenth of the descriptors, within these bounds. So a process with few
 /// descriptors keeps them for the clients of the queues.
@@ -81,6 +82,7 @@ pub(crate) struct LiveLimits {
     unsent_ms: AtomicU64,
     unsent_total_bytes: AtomicU64,
     unfinished_bytes: AtomicU64,
+    loads_bytes: AtomicU64,
     /// `u64::MAX` means no limit.
     memory_bytes: AtomicU64,
     /// `u64::MAX` means no limit.
@@ -234,6 +236,7 @@ impl LiveLimits {
             unsent_ms: AtomicU64::default(),
             unsent_total_bytes: AtomicU64::default(),
             unfinished_bytes: AtomicU64::default(),
+            loads_bytes: AtomicU64::default(),
             memory_bytes: AtomicU64::default(),
             bodies_bytes: AtomicU64::default(),
             jobs_bytes: AtomicU64::default(),
@@ -290,6 +293,8 @@ impl LiveLimits {
         let total = |wanted: u64| wanted.min(share).saturating_add(one_body);
         self.unsent_total_bytes.store(total(limits.unsent_total_bytes), Ordering::Relaxed);
         self.unfinished_bytes.store(total(limits.unfinished_bytes), Ordering::Relaxed);
+        let loads = limits.unsent_total_bytes.min(share) / LOADS_SHARE;
+        self.loads_bytes.store(loads, Ordering::Relaxed);
     }
 
     /// Limit of open connections.
@@ -312,7 +317,7 @@ impl LiveLimits {
         broker.set_memory_limit(self.memory_bytes());
         broker.set_bodies_limit(self.bodies_bytes());
         broker.set_jobs_limit(self.jobs_bytes());
-        broker.set_loads_limit(self.unsent_total_bytes() / LOADS_SHARE);
+        broker.set_loads_limit(self.loads_bytes.load(Ordering::Relaxed));
         let job_count = self.job_count.load(Ordering::Relaxed);
         broker.set_job_count_limit((job_count < u64::MAX).then_some(job_count));
         broker.set_queue_limit(self.queues());

@@ -270,6 +270,8 @@ impl Reloader {
         }
         self.node.use_settings(loaded.common());
         *lock(&self.config) = loaded;
+        // The same mistake is news again.
+        *lock(&self.last_mistake) = LastMistake::default();
         if asked_by == AskedBy::Operator || !changed.is_empty() {
             tracing::info!("configuration reloaded");
         }

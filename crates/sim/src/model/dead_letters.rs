@@ -1,6 +1,6 @@
 //! Dead letters: jobs that have failed too often, and jobs that expire or make room.
 
-use broker::limits::{DEAD_ERROR_BYTES_MAX, DEATH_ENDS_MAX};
+use broker::limits::{DEAD_ERROR_BYTES_MAX, DEATH_ENDS_MAX, PUT_ENDS_MAX};
 use broker::policy::DeadTarget;
 use broker::{Death, DeathCause, FailureCause, Millis};
 
@@ -62,7 +62,11 @@ impl Model {
         });
         let holder = target.as_deref().map_or(Some(queue.clone()), |name| self.queue_named(name));
         if let Some(holder) = holder {
-            self.end_oldest_dead(&holder, dead.jobs_max - 1);
+            let count = match cause {
+                DeathCause::Failed(_) | DeathCause::Operator => DEATH_ENDS_MAX,
+                DeathCause::Expired | DeathCause::Dropped => PUT_ENDS_MAX,
+            };
+            self.end_oldest_dead(&holder, dead.jobs_max - 1, count);
         }
         let need;
         if let Some(name) = target {
@@ -153,8 +157,8 @@ impl Model {
         dead
     }
 
-    fn end_oldest_dead(&mut self, queue: &Name, max: u64) {
-        for _ in 0..DEATH_ENDS_MAX {
+    fn end_oldest_dead(&mut self, queue: &Name, max: u64, count: usize) {
+        for _ in 0..count {
             let dead = self.dead_in(queue);
             if dead.len() as u64 <= max {
                 break;
