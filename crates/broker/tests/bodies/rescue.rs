@@ -1,9 +1,19 @@
 //! Tests what becomes of jobs whose segment cannot be read, or only later: reclaim writes them to the
 //! end of the log with their bodies in memory.
 
-use lineshaft_broker::Millis;
+use lineshaft_broker::{Broker, JobId, Millis};
 
 use crate::{NOW, body, open, open_without_limit, put, reclaim};
+
+/// Puts 6,000 jobs, and finishes every second one. Returns all ids.
+fn put_and_finish_half(broker: &Broker) -> Vec<JobId> {
+    let ids = put(broker, 0..6000);
+    let session = broker.turn(NOW).open_session(0);
+    for id in ids.iter().skip(1).step_by(2) {
+        broker.turn(NOW).caller(session).finish(*id).value.expect("nobody holds it");
+    }
+    ids
+}
 
 #[test]
 fn stored_bodies_beside_a_bad_sector_are_written_again() {
@@ -50,11 +60,7 @@ fn stored_bodies_beside_a_bad_sector_are_written_again() {
 fn a_rescue_writes_the_other_jobs_when_the_disk_works_again() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
-    let ids = put(&broker, 0..6000);
-    let session = broker.turn(NOW).open_session(0);
-    for id in ids.iter().skip(1).step_by(2) {
-        broker.turn(NOW).caller(session).finish(*id).value.expect("nobody holds it");
-    }
+    let ids = put_and_finish_half(&broker);
     disk.fail_reads(0..u64::MAX);
     assert_eq!(reclaim(&broker, NOW).len(), 2);
     disk.plan_nothing();
@@ -73,11 +79,7 @@ fn a_rescue_writes_the_other_jobs_when_the_disk_works_again() {
 fn one_step_of_a_rescue_writes_few_jobs() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open_without_limit(&disk);
-    let ids = put(&broker, 0..6000);
-    let session = broker.turn(NOW).open_session(0);
-    for id in ids.iter().skip(1).step_by(2) {
-        broker.turn(NOW).caller(session).finish(*id).value.expect("nobody holds it");
-    }
+    put_and_finish_half(&broker);
     disk.fail_reads(0..u64::MAX);
     let step = || {
         broker.commit_step(NOW).expect("the disk can be written");
@@ -101,11 +103,7 @@ fn one_step_of_a_rescue_writes_few_jobs() {
 fn a_rescue_waits_for_a_descriptor() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
-    let ids = put(&broker, 0..6000);
-    let session = broker.turn(NOW).open_session(0);
-    for id in ids.iter().skip(1).step_by(2) {
-        broker.turn(NOW).caller(session).finish(*id).value.expect("nobody holds it");
-    }
+    put_and_finish_half(&broker);
     broker.commit_step(NOW).expect("the disk works");
     disk.fail_reads(0..u64::MAX);
     let error = (0..1000).find_map(|_| broker.reclaim_step(NOW).err());
