@@ -520,14 +520,20 @@ fn of_many_slow_readers_only_the_slowest_is_cut_off() {
     assert_eq!(places.iter().map(is_cut_off).collect::<Vec<_>>(), [false, true, false]);
 }
 
-#[test]
-fn unfinished_commands_of_all_threads_are_bounded_together() {
+/// A configuration in which all incomplete commands together may have about 100,000 bytes.
+fn few_unfinished_bytes() -> Config {
     let mut config = Config::default();
     config.limits.unfinished_bytes = 0;
     config.limits.memory = MemoryLimit::Off;
     config.limits.beanstalk_job_bytes = 100_000;
     config.limits.gearman_packet_bytes = 100_000;
     config.limits.kestrel_item_bytes = 100_000;
+    config
+}
+
+#[test]
+fn unfinished_commands_of_all_threads_are_bounded_together() {
+    let config = few_unfinished_bytes();
     let mut rounds = Rounds::configured(
         Protocol::Beanstalk,
         Broker::memory(broker::EngineSetup::default(), Millis(0)),
@@ -575,12 +581,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
 
 #[test]
 fn puts_that_wait_for_room_are_bounded_by_the_memory_and_not_as_unfinished_commands() {
-    let mut config = Config::default();
-    config.limits.unfinished_bytes = 0;
-    config.limits.memory = MemoryLimit::Off;
-    config.limits.beanstalk_job_bytes = 100_000;
-    config.limits.gearman_packet_bytes = 100_000;
-    config.limits.kestrel_item_bytes = 100_000;
+    let config = few_unfinished_bytes();
     let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
     let settings = [
         Setting::JobsMax(Some(1)),
