@@ -15,6 +15,8 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index, IndexMut};
 
+use fixedbitset::FixedBitSet;
+
 use crate::collections::Slab;
 use crate::hash::NameHash;
 use crate::ids::{BlockSlot, JobSlot, LeaseId, Millis, QueueId};
@@ -48,6 +50,8 @@ pub(crate) struct Queues {
     cased: BTreeMap<(u64, u64), QueueId>,
     /// Queues that have both ready jobs and workers.
     supplying: BTreeSet<QueueId>,
+    /// The places of queues that are stocked: see [`Queue::is_stocked`].
+    stocked: FixedBitSet,
     /// The number of queues that have an [`Extension`].
     extensions: usize,
     /// Whether a queue has gates now, or had gates before. If not, no hand-out looks for gates.
@@ -95,6 +99,7 @@ impl Queues {
             next_age_rank: 0,
             cased: BTreeMap::new(),
             supplying: BTreeSet::new(),
+            stocked: FixedBitSet::new(),
             extensions: 0,
             gated: false,
             buckets_empty_at: Millis(0),
@@ -150,6 +155,8 @@ impl Queues {
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
         let id = QueueId(self.slab.insert(Queue::new(name, age_rank)));
+        // The bits grow with the table, so that a put need not check it.
+        self.stocked.grow(self.slab.end() as usize);
         let (slab, hash) = (&self.slab, &self.hash);
         self.names.insert(hash.of(name), id, |id| {
             hash.of(slab.get(id.0).expect("the table names queues that exist").name())
@@ -227,6 +234,7 @@ impl Queues {
                 if queue.workers() > 0 {
                     self.supplying.insert(job.queue());
                 }
+                self.stocked.insert(job.queue().0 as usize);
                 queue.extension().is_some()
             }
             State::Delayed => true,
@@ -242,6 +250,9 @@ impl Queues {
         queue.remove_from_list(slot, job);
         if queue.workers() > 0 && !queue.has_ready() {
             self.supplying.remove(&job.queue());
+        }
+        if queue.ready().is_empty() && !queue.is_stocked() {
+            self.stocked.remove(job.queue().0 as usize);
         }
         // The job that is the new head may expire sooner than the old head.
         queue.extension().is_some()
@@ -262,12 +273,14 @@ impl Queues {
         if list.state == State::Ready && queue.workers() > 0 && !queue.ready().is_empty() {
             self.supplying.insert(list.queue);
         }
+        self.note_stock(list.queue);
     }
 
     /// Removes the jobs at these places from a list, because they become cold. The places must be in
     /// ascending order. The caller adds their block next.
     pub(crate) fn remove_all_from_list(&mut self, list: JobList, places: &[(u64, u64)]) {
         self[list.queue].remove_all_from_list(list.state, places);
+        self.note_stock(list.queue);
     }
 
     /// Adds a block of cold jobs to its queue, which must have an extension.
@@ -278,6 +291,7 @@ impl Queues {
         if queue.workers() > 0 && facts.state == State::Ready {
             self.supplying.insert(id);
         }
+        self.note_stock(id);
     }
 
     /// Removes a block of cold jobs from its queue.
@@ -288,6 +302,19 @@ impl Queues {
         if queue.workers() > 0 && !queue.has_ready() {
             self.supplying.remove(&id);
         }
+        self.note_stock(id);
+    }
+
+    fn note_stock(&mut self, id: QueueId) {
+        let is_stocked = self[id].is_stocked();
+        self.stocked.set(id.0 as usize, is_stocked);
+    }
+
+    /// Whether a queue is stocked: see [`Queue::is_stocked`]. Reads one bit, and nothing of the queue
+    /// itself.
+    #[inline]
+    pub(crate) fn is_stocked(&self, id: QueueId) -> bool {
+        self.stocked.contains(id.0 as usize)
     }
 
     /// Notes that the next blocks of a list are wanted, if it has any.
@@ -504,6 +531,7 @@ impl Queues {
             }
             let supplies = queue.workers() > 0 && queue.has_ready();
             assert_eq!(self.supplying.contains(&id), supplies);
+            assert_eq!(self.is_stocked(id), queue.is_stocked());
             bytes += bytes::of_queue(queue);
             lane_bytes += bytes::of_lanes(queue);
             let Some(extension) = queue.extension() else { continue };

@@ -165,24 +165,21 @@ impl Engine {
     /// Of the queues that this session watches: the first one whose head has expired, and the one
     /// that has the next job, if this job is cold.
     fn watched_obstacles(&self, session: SessionId) -> (Option<QueueId>, Option<QueueId>) {
-        let watched = self.sessions[session].watched();
-        self.meter.count(watched.len());
         let mut expired = None;
         let mut cold: Option<(ReadyKey, QueueId)> = None;
-        for id in watched {
-            let queue = &self.queues[*id];
-            if self.may_serve_loaded(queue) {
-                let found = (queue.cold_head().0, *id);
+        let mut loaded: Option<ReadyKey> = None;
+        for id in self.stocked(self.sessions[session].watched()) {
+            let queue = &self.queues[id];
+            if let Some(next) = self.head(queue) {
+                loaded = Some(loaded.map_or(next.key, |best| best.min(next.key)));
+            } else if self.may_serve_loaded(queue) {
+                let found = (queue.cold_head().0, id);
                 cold = Some(cold.map_or(found, |first| first.min(found)));
             } else if expired.is_none() && self.head_is_expired(queue) {
-                expired = Some(*id);
+                expired = Some(id);
             }
         }
-        let is_next = |key: ReadyKey| {
-            let heads = watched.iter().filter_map(|id| self.head(&self.queues[*id]));
-            heads.map(|next| next.key).min().is_none_or(|best| key < best)
-        };
-        let cold = cold.filter(|(key, _)| is_next(*key));
+        let cold = cold.filter(|(key, _)| loaded.is_none_or(|best| *key < best));
         (expired, cold.map(|(_, queue)| queue))
     }
 }

@@ -135,7 +135,6 @@ impl Engine {
         if self.queues.have_extensions() {
             self.sweep_watched(session, effects);
         }
-        self.meter.count(self.sessions[session].watched().len());
         if let Some(slot) = self.best_watched(session) {
             self.remove_from_list(slot);
             return Take::Granted(self.lease(slot, session, None, effects));
@@ -154,7 +153,10 @@ impl Engine {
     pub(super) fn sweep_watched(&mut self, session: SessionId, effects: &mut Effects) {
         let watched = self.sessions[session].lend_watched();
         for queue in &watched {
-            if self.queues[*queue].extension().is_some() && !self.meter.request_is_spent() {
+            if self.queues.is_stocked(*queue)
+                && self.queues[*queue].extension().is_some()
+                && !self.meter.request_is_spent()
+            {
                 self.sweep_head(*queue, effects);
             }
         }

@@ -188,6 +188,12 @@ impl Queue {
         !self.ready().is_empty() || self.first_cold(State::Ready).is_some()
     }
 
+    /// Whether the queue has a ready job, or a cold job that is ready or delayed. Without one, no take
+    /// gets a job of this queue, and no load would change that.
+    pub(crate) fn is_stocked(&self) -> bool {
+        !self.ready().is_empty() || self.cold().is_some_and(Cold::has_waiting)
+    }
+
     /// The next job, if it is in memory. If no lane is open, it is the first job.
     pub(crate) fn first_ready(&self) -> Option<JobSlot> {
         let lanes = self.extension().and_then(Extension::lanes).filter(|lanes| lanes.are_wanted());

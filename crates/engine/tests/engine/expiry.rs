@@ -232,12 +232,14 @@ fn a_sweep_rests_for_no_request_that_cannot_reach_its_queue_in_a_slice() {
     }
     world.pass(11);
     let worker = world.open();
-    world.act(|engine, _| {
-        for tube in 0..=SLICE_UNITS {
-            engine.watch(worker, format!("tube-{tube}").as_bytes());
-        }
-        engine.watch(worker, b"q");
-    });
+    // A search looks at each of these tubes, because each has a job.
+    for tube in 0..=SLICE_UNITS {
+        let name = format!("tube-{tube}");
+        world.act(|engine, _| engine.watch(worker, name.as_bytes()));
+        world.add(&name, "1");
+        world.engine.pause(name.as_bytes(), 1000, &mut world.effects).expect("it exists");
+    }
+    world.act(|engine, _| engine.watch(worker, b"q"));
     for expired in 1..3 {
         assert_eq!(world.expired("q"), expired);
         world.engine.begin_slice();

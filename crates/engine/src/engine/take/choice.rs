@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
+use crate::limits::UNIT_COMPARISONS;
 use crate::queues::Queue;
 use crate::sessions::{ReadMode, Registration};
 
@@ -38,10 +39,18 @@ pub enum GrabOrder {
 }
 
 impl Engine {
+    /// Those of these watched queues that are stocked. Counts the work on the meter. A session can
+    /// watch thousands of queues, and most of them are empty. An empty one costs a look at one bit.
+    pub(in crate::engine) fn stocked(&self, watched: &[QueueId]) -> impl Iterator<Item = QueueId> {
+        self.meter.count(1 + watched.len() / UNIT_COMPARISONS);
+        let stocked = watched.iter().copied().filter(|id| self.queues.is_stocked(*id));
+        stocked.inspect(|_| self.meter.count(1))
+    }
+
     /// The best job of the queues that the session watches.
     pub(in crate::engine) fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
-        let watched = self.sessions[session].watched().iter();
-        let heads = watched.filter_map(|id| self.head(&self.queues[*id]));
+        let stocked = self.stocked(self.sessions[session].watched());
+        let heads = stocked.filter_map(|id| self.head(&self.queues[id]));
         heads.min_by_key(|next| next.key).map(|next| next.slot)
     }
 

@@ -1,9 +1,10 @@
 //! The work of searches for the next job: a session can have thousands of queues.
 
 use lineshaft_engine::limits::{INDIVISIBLE_UNITS_MAX, REGISTRATIONS_MAX};
-use lineshaft_engine::{Choice, GrabOrder, JobId, Need, NewJob, Patience, ReturnOrder, Take};
+use lineshaft_engine::{
+    Choice, GrabOrder, JobId, Need, NewJob, Patience, ReturnOrder, SessionId, Take,
+};
 
-use super::FEW;
 use crate::world::World;
 
 /// The number of queues that the session has.
@@ -52,18 +53,48 @@ fn a_worker_of_many_paused_functions_is_searched_for_twice_at_most() {
     world.engine.check_invariants();
 }
 
-#[test]
-fn a_take_from_many_watched_queues_looks_at_each_of_them_twice() {
-    let mut world = World::new();
+/// Makes a session that watches many queues. One of them is paused, and has a cold job.
+fn watcher(world: &mut World) -> SessionId {
     let name = format!("q{}", QUEUES - 1);
-    put_cold(&mut world, name.as_bytes());
-    let waiter = world.open();
-    world.watch_many(waiter, QUEUES as u32);
-    let cost = world.cost(|engine, fx| {
-        assert_eq!(engine.clear_way(waiter, Need::Watched, fx), None);
-        let take = engine.take(waiter, Choice::Watched, Patience::Millis(1000), fx);
-        assert!(matches!(take, Take::Waiting));
-    });
-    assert!((3 * QUEUES..=3 * QUEUES + FEW).contains(&cost), "{cost}");
+    put_cold(world, name.as_bytes());
+    let watcher = world.open();
+    world.watch_many(watcher, QUEUES as u32);
+    watcher
+}
+
+/// The units of a take from the watched queues that finds no job.
+fn cost_of_vain_take(world: &mut World, watcher: SessionId, patience: Patience) -> u64 {
+    world.cost(|engine, fx| {
+        assert_eq!(engine.clear_way(watcher, Need::Watched, fx), None);
+        let take = engine.take(watcher, Choice::Watched, patience, fx);
+        assert!(matches!(take, Take::Waiting | Take::Nothing(_)));
+    })
+}
+
+#[test]
+fn a_take_from_many_empty_queues_looks_at_one_bit_of_each() {
+    let mut world = World::new();
+    let watcher = watcher(&mut world);
+    let cost = cost_of_vain_take(&mut world, watcher, Patience::None);
+    assert!((QUEUES / 100..=QUEUES / 20).contains(&cost), "{cost} to take no job");
+    // The wait needs a place in the line of each queue.
+    let cost = cost_of_vain_take(&mut world, watcher, Patience::Millis(1000));
+    assert!((QUEUES..=QUEUES + QUEUES / 20).contains(&cost), "{cost} to begin a wait");
+    world.engine.check_invariants();
+}
+
+#[test]
+fn a_take_from_many_paused_queues_looks_at_each_of_them_twice() {
+    let mut world = World::new();
+    let watcher = watcher(&mut world);
+    let client = world.open();
+    for number in 0..QUEUES - 1 {
+        let name = format!("q{number}");
+        world.put_many(client, name.as_bytes(), 1, NewJob::default());
+        world.engine.pause(name.as_bytes(), 100, &mut world.effects).expect("it exists");
+    }
+    let cost = cost_of_vain_take(&mut world, watcher, Patience::Millis(1000));
+    assert!((3 * QUEUES..=3 * QUEUES + QUEUES / 20).contains(&cost), "{cost}");
     assert!(cost <= INDIVISIBLE_UNITS_MAX, "{cost}");
+    world.engine.check_invariants();
 }
