@@ -62,8 +62,8 @@ pub(crate) struct Ledger {
     /// Jobs that left a queue and then ended in the same request, each with this queue and its sync
     /// policy. A job is removed from this list when the entry about its end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
-    /// What is not in the log yet, because the log had no room.
-    owed: Owed,
+    /// What is not in the log yet, because the log had no room. `None`: nothing, as each turn asks.
+    owed: Option<Box<Owed>>,
     /// Whether the committer must be woken at the end of the turn.
     pub(crate) appended: bool,
     /// Whether an import adds the jobs. Such jobs can keep their old ids.
@@ -90,6 +90,7 @@ struct Owed {
 }
 
 impl Owed {
+    #[cold]
     fn len(&self) -> usize {
         let single = [self.policies, self.status, self.crons];
         single.into_iter().filter(|is_owed| *is_owed).count()
@@ -268,7 +269,11 @@ impl Ledger {
 
     /// The number of records that the log had no room for.
     pub(crate) fn owed(&self) -> usize {
-        self.owed.len()
+        self.owed.as_ref().map_or(0, |owed| owed.len())
+    }
+
+    fn owed_mut(&mut self) -> &mut Owed {
+        self.owed.get_or_insert_default()
     }
 
     /// Writes some of the records that the log had no room for, if it has room now. Returns their
@@ -277,8 +282,12 @@ impl Ledger {
         let mut written = 0;
         while written < OWED_PER_TURN
             && self.admits_update()
-            && let Some(record) = self.owed.pop()
+            && let Some(owed) = &mut self.owed
         {
+            let Some(record) = owed.pop() else {
+                self.owed = None;
+                break;
+            };
             written += 1;
             if self.can_write_owed(&record, engine) {
                 self.write(record, engine);
@@ -331,8 +340,9 @@ impl Ledger {
                 if !self.admits_update() && !self.writes_whole() =>
             {
                 self.write_count(slot, engine);
-                if self.owed.moves.len() < OWED_MOVES_MAX {
-                    self.owed.moves.insert(id, slot);
+                let moves = &mut self.owed_mut().moves;
+                if moves.len() < OWED_MOVES_MAX {
+                    moves.insert(id, slot);
                 }
             }
             Record::Taken(slot, _) if !self.admits_update() => self.write_count(slot, engine),
@@ -353,14 +363,14 @@ impl Ledger {
                 self.write_finish((slot, id), queue, sync, engine);
             }
             // Policies and the status are already in force. They are written when the log has room.
-            Record::Policies if !self.admits_update() => self.owed.policies = true,
-            Record::Status if !self.admits_update() => self.owed.status = true,
-            Record::Crons if !self.admits_update() => self.owed.crons = true,
+            Record::Policies if !self.admits_update() => self.owed_mut().policies = true,
+            Record::Status if !self.admits_update() => self.owed_mut().status = true,
+            Record::Crons if !self.admits_update() => self.owed_mut().crons = true,
             Record::CronState(name) if !self.admits_update() => {
-                self.owed.cron_states.insert(name);
+                self.owed_mut().cron_states.insert(name);
             }
             Record::Note(name) if !self.admits_update() => {
-                self.owed.notes.insert(name);
+                self.owed_mut().notes.insert(name);
             }
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
@@ -369,7 +379,7 @@ impl Ledger {
             // fact is written later. A request that creates a queue or sets limits does not come
             // here, because it is refused if the log has no room.
             Record::QueueFacts(queue) if !self.admits_update() => {
-                self.owed.queues.insert(queue);
+                self.owed_mut().queues.insert(queue);
             }
             Record::QueueFacts(queue) => {
                 let (key, value) =
@@ -391,7 +401,7 @@ impl Ledger {
             Record::KnownEnded => self.last = self.last.max(self.ended),
             // The end of a job needs no room, so its claim cannot demand it.
             Record::Claim(key) if !self.admits_update() => {
-                self.owed.claims.insert(key);
+                self.owed_mut().claims.insert(key);
             }
             Record::Claim(key) => {
                 let claim = engine.claim(key);
@@ -483,7 +493,9 @@ impl Ledger {
         engine: &Engine,
     ) {
         let Some(journal) = &mut self.journal else { return };
-        self.owed.moves.remove(&id);
+        if let Some(owed) = &mut self.owed {
+            owed.moves.remove(&id);
+        }
         let Some(location) = self.locations.remove(slot) else {
             assert!(self.unwritten > 0, "a logged job has its location");
             self.unwritten -= 1;

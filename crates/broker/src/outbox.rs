@@ -175,12 +175,16 @@ impl Outbox {
     }
 
     /// Whether a reply waits until its body is loaded.
+    #[inline]
     pub fn waits_for_body(&mut self) -> bool {
         // Few replies have such a body, and each command asks.
-        self.unloaded_len > 0 && {
-            self.note_loaded();
-            self.unloaded_len > 0
-        }
+        self.unloaded_len > 0 && self.still_waits_for_body()
+    }
+
+    #[cold]
+    fn still_waits_for_body(&mut self) -> bool {
+        self.note_loaded();
+        self.unloaded_len > 0
     }
 
     /// Looks how far the chunks wait for no load. Looks at each chunk once, and at the first body

@@ -78,6 +78,10 @@ impl Waits {
 
     /// Ends the wait of a session, and returns it.
     pub(crate) fn end(&mut self, session: SessionId) -> Option<Wait> {
+        // Almost always, nobody waits, and many requests ask.
+        if self.sessions.is_empty() {
+            return None;
+        }
         let wait = self.sessions.remove(&session)?;
         match wait {
             Wait::List { list, ticket } => {

@@ -15,6 +15,7 @@ const TURN_WAKES: usize = 256;
 impl Core {
     /// Ends the wait of a session, and returns it. If no thread has begun the session's search,
     /// none will.
+    #[inline]
     pub(crate) fn end_wait(&mut self, session: SessionId) -> Option<Wait> {
         let wait = self.cold.waits.end(session)?;
         if let Wait::Job { search, .. } = wait {

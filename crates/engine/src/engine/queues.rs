@@ -72,10 +72,12 @@ impl Engine {
     }
 
     /// The name of the queue that this name stands for.
+    #[inline]
     pub fn real_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.rules.have_same_as() {
-            self.meter.count(self.rules.search_units(name));
+        if !self.rules.have_same_as() {
+            return Cow::Borrowed(name);
         }
+        self.meter.count(self.rules.search_units(name));
         self.rules.real_name(name)
     }
 
