@@ -32,16 +32,23 @@ pub struct Outbox {
     sent: usize,
     /// Unsent bytes in all chunks.
     len: usize,
+    /// What is known about the chunks that the loader loads. `None`: there are none, as in almost all
+    /// outboxes.
+    loads: Option<Box<Loads>>,
+    /// The number of bytes sent so far. `Hold::start` counts from the same origin.
+    taken: u64,
+    /// From front to back, the fields of the holds never decrease.
+    holds: VecDeque<Hold>,
+}
+
+#[derive(Debug)]
+struct Loads {
     /// The number of chunks at the front that wait for no load, as far as the outbox has looked.
     ready_chunks: usize,
     /// Bytes of the loaded bodies among these chunks. A body counts until all of it is sent.
     loaded_len: usize,
     /// Bytes of the bodies among the other chunks that the loader loads.
     unloaded_len: usize,
-    /// The number of bytes sent so far. `Hold::start` counts from the same origin.
-    taken: u64,
-    /// From front to back, the fields of the holds never decrease.
-    holds: VecDeque<Hold>,
 }
 
 #[derive(Debug)]
@@ -57,6 +64,22 @@ enum Chunk {
 struct Hold {
     start: u64,
     after: Position,
+}
+
+impl Loads {
+    #[cold]
+    fn look_at(&mut self, chunks: &VecDeque<Chunk>) {
+        while let Some(chunk) = chunks.get(self.ready_chunks) {
+            if let Chunk::Loading(loading) = chunk {
+                if loading.body().is_none() {
+                    return;
+                }
+                self.unloaded_len -= loading.len();
+                self.loaded_len += loading.len();
+            }
+            self.ready_chunks += 1;
+        }
+    }
 }
 
 impl Chunk {
@@ -103,7 +126,9 @@ impl Outbox {
         self.drop_kept();
         self.len += chunk.len();
         if let Chunk::Loading(loading) = &chunk {
-            self.unloaded_len += loading.len();
+            let ready_chunks = self.chunks.len();
+            let first = || Box::new(Loads { ready_chunks, loaded_len: 0, unloaded_len: 0 });
+            self.loads.get_or_insert_with(first).unloaded_len += loading.len();
         }
         self.chunks.push_back(chunk);
     }
@@ -128,7 +153,7 @@ impl Outbox {
     fn drop_kept(&mut self) {
         if matches!(self.chunks.front(), Some(Chunk::Own(bytes)) if bytes.is_empty()) {
             self.chunks.pop_front();
-            self.ready_chunks = self.ready_chunks.saturating_sub(1);
+            debug_assert!(self.loads.is_none(), "a kept buffer is the only chunk");
         }
     }
 
@@ -163,43 +188,28 @@ impl Outbox {
     /// Number of unsent bytes that take memory: without bodies that are not loaded yet. A body
     /// behind such a body counts as not loaded, too.
     pub fn resident_len(&mut self) -> usize {
-        self.note_loaded();
-        self.len - self.unloaded_len
+        self.len - self.note_loaded().map_or(0, |loads| loads.unloaded_len)
     }
 
     /// Bytes of the bodies that were loaded for replies, and that wait for no other load. A body
     /// counts until all of it is sent.
     pub fn loaded_len(&mut self) -> usize {
-        self.note_loaded();
-        self.loaded_len
+        self.note_loaded().map_or(0, |loads| loads.loaded_len)
     }
 
     /// Whether a reply waits until its body is loaded.
     #[inline]
     pub fn waits_for_body(&mut self) -> bool {
-        // Few replies have such a body, and each command asks.
-        self.unloaded_len > 0 && self.still_waits_for_body()
-    }
-
-    #[cold]
-    fn still_waits_for_body(&mut self) -> bool {
-        self.note_loaded();
-        self.unloaded_len > 0
+        self.note_loaded().is_some_and(|loads| loads.unloaded_len > 0)
     }
 
     /// Looks how far the chunks wait for no load. Looks at each chunk once, and at the first body
     /// that is not loaded.
-    fn note_loaded(&mut self) {
-        while let Some(chunk) = self.chunks.get(self.ready_chunks) {
-            if let Chunk::Loading(loading) = chunk {
-                if loading.body().is_none() {
-                    return;
-                }
-                self.unloaded_len -= loading.len();
-                self.loaded_len += loading.len();
-            }
-            self.ready_chunks += 1;
-        }
+    #[inline]
+    fn note_loaded(&mut self) -> Option<&mut Loads> {
+        let loads = self.loads.as_deref_mut()?;
+        loads.look_at(&self.chunks);
+        Some(loads)
     }
 
     /// Whether the first chunk is a body that cannot be loaded. Then nothing more can be sent.
@@ -258,9 +268,14 @@ impl Outbox {
     /// Frees the first chunk, because all its bytes were sent.
     fn drop_first(&mut self) {
         self.note_loaded();
-        self.ready_chunks -= 1;
-        if let Some(Chunk::Loading(loading)) = self.chunks.pop_front() {
-            self.loaded_len -= loading.len();
+        let first = self.chunks.pop_front();
+        let Some(loads) = &mut self.loads else { return };
+        loads.ready_chunks -= 1;
+        if let Some(Chunk::Loading(loading)) = first {
+            loads.loaded_len -= loading.len();
+        }
+        if loads.loaded_len == 0 && loads.unloaded_len == 0 {
+            self.loads = None;
         }
     }
 
@@ -268,7 +283,6 @@ impl Outbox {
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.chunks = VecDeque::new();
-            self.ready_chunks = 0;
             self.holds = VecDeque::new();
             self.sent = 0;
         }
