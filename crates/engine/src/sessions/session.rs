@@ -39,12 +39,8 @@ pub(crate) struct Session {
     leases: Ordered<(Millis, u64)>,
     waiting: Option<Waiting>,
     return_order: ReturnOrder,
-    /// Unfinished jobs whose outcome the session waits for. The value is the number of the
-    /// session's attachments to the job.
-    watching: BTreeMap<JobId, u32>,
-    /// The sum of the values of `watching`. The memory account needs it at the end of the session,
-    /// which must not walk all jobs in one step.
-    joins: u64,
+    /// `None`: the session has waited for no job's outcome.
+    watching: Option<Box<Watching>>,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
     /// `None`: the session has used no other names than those of its queues.
@@ -55,6 +51,19 @@ pub(crate) struct Session {
     /// but never too late.
     timer: Option<Millis>,
 }
+
+/// The jobs whose outcome a session waits for.
+#[derive(Debug, Default)]
+struct Watching {
+    /// The unfinished jobs. The value is the number of the session's attachments to the job.
+    jobs: BTreeMap<JobId, u32>,
+    /// The sum of these values. The memory account needs it at the end of the session, which must
+    /// not walk all jobs in one step.
+    joins: u64,
+}
+
+/// What a session watches that has waited for no job's outcome.
+static NO_JOBS: BTreeMap<JobId, u32> = BTreeMap::new();
 
 /// The held jobs of a session that names each held job by the number of its lease.
 #[derive(Debug, Default)]
@@ -131,8 +140,7 @@ impl Session {
             leases: Ordered::default(),
             waiting: None,
             return_order,
-            watching: BTreeMap::new(),
-            joins: 0,
+            watching: None,
             worker: None,
             reader: None,
             other_names: None,
@@ -339,22 +347,24 @@ impl Session {
     /// Unfinished jobs whose outcome the session waits for. The value is the number of the
     /// session's attachments to the job.
     pub(crate) fn watching(&self) -> &BTreeMap<JobId, u32> {
-        &self.watching
+        self.watching.as_ref().map_or(&NO_JOBS, |watching| &watching.jobs)
     }
 
     /// The number of the session's attachments to all jobs.
     pub(super) fn joins(&self) -> u64 {
-        self.joins
+        self.watching.as_ref().map_or(0, |watching| watching.joins)
     }
 
     pub(super) fn join(&mut self, job: JobId) {
-        *self.watching.entry(job).or_default() += 1;
-        self.joins += 1;
+        let watching = self.watching.get_or_insert_default();
+        *watching.jobs.entry(job).or_default() += 1;
+        watching.joins += 1;
     }
 
     pub(super) fn part(&mut self, job: JobId) -> u32 {
-        let count = self.watching.remove(&job).unwrap_or(0);
-        self.joins -= u64::from(count);
+        let Some(watching) = &mut self.watching else { return 0 };
+        let count = watching.jobs.remove(&job).unwrap_or(0);
+        watching.joins -= u64::from(count);
         count
     }
 
@@ -376,13 +386,14 @@ impl Session {
     /// The parts of the session that the engine must still clean up.
     pub(crate) fn into_closed(self) -> ClosedSession {
         let Self { watching, leases, watched, peer, .. } = self;
+        let watching = watching.map(|watching| watching.jobs).unwrap_or_default();
         ClosedSession { watching, leases, watched, peer }
     }
 
     /// Panics if the lists of held jobs disagree, or if the count of attachments is wrong.
     pub(super) fn check_invariants(&self) {
-        let joins: u64 = self.watching.values().map(|count| u64::from(*count)).sum();
-        assert_eq!(joins, self.joins, "attachments to jobs");
+        let joins: u64 = self.watching().values().map(|count| u64::from(*count)).sum();
+        assert_eq!(joins, self.joins(), "attachments to jobs");
         let leases = self.leases.iter().map(|((_, lease), slot)| (LeaseId(lease), JobSlot(slot)));
         let leases: BTreeMap<LeaseId, JobSlot> = leases.collect();
         assert_eq!(leases.len(), self.leases.len(), "a lease has one deadline");
