@@ -89,7 +89,8 @@ pub fn open(folder: &Path) -> io::Result<Backlog> {
     let mut binlog = Binlog::default();
     let mut previous = None;
     for (number, path) in files(folder)? {
-        if let Some(missing) = previous.map(|previous: u64| previous + 1..number)
+        // Two files can have the same number, because zeros can be in front of it.
+        if let Some(missing) = previous.map(|previous: u64| previous.saturating_add(1)..number)
             && !missing.is_empty()
         {
             let (first, last) = (missing.start, missing.end - 1);

@@ -215,3 +215,14 @@ fn a_folder_is_read_in_the_order_of_its_numbers() {
     let error = beanstalkd::file_with_jobs(folder.path()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
+
+#[test]
+fn two_files_can_have_the_highest_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes| std::fs::write(folder.path().join(name), bytes).unwrap();
+    write(&format!("binlog.{}", u64::MAX), file(&[put(1, b"a")]));
+    write(&format!("binlog.0{}", u64::MAX), file(&[put(2, b"b")]));
+    let backlog = beanstalkd::open(folder.path()).unwrap();
+    assert_eq!(backlog.losses, []);
+    assert_eq!(bodies(&backlog), [(1, b"a".to_vec()), (2, b"b".to_vec())]);
+}
