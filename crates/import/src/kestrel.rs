@@ -3,7 +3,7 @@
 //! Records have no checksums. After an invalid record, the rest of its file is ignored, because
 //! data can contain bytes that look like a record.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,10 +25,19 @@ const OWN_NAME_ENDS: [&[u8]; 3] = [b".seg", b".idx", b".idx-new"];
 struct Journal {
     /// The items without an open read, in the order of the queue.
     waiting: VecDeque<Item>,
-    /// The items of open reads, by the numbers of the reads (xids).
-    open: BTreeMap<i32, Item>,
+    open: Reads,
     /// The xid of the newest read.
     last_xid: i32,
+}
+
+/// The open reads of a queue.
+#[derive(Debug, Default)]
+struct Reads {
+    /// Their items, by the numbers of the reads (xids).
+    items: BTreeMap<i32, Item>,
+    /// The free xids that follow the xid of an open read. The lowest xid follows the highest one.
+    /// Without this set, each search for a free xid could walk along all open reads.
+    ends: BTreeSet<i32>,
 }
 
 /// The facts of an item in its record.
@@ -244,24 +253,24 @@ impl Journal {
             Change::OpenAs(xid) => self.open_as(xid),
             Change::SaveXid(xid) => self.last_xid = xid,
             Change::GiveBack(xid) => {
-                if let Some(item) = self.open.remove(&xid) {
+                if let Some(item) = self.open.remove(xid) {
                     self.waiting.push_front(item);
                 }
             }
-            Change::Confirm(xid) => drop(self.open.remove(&xid)),
+            Change::Confirm(xid) => drop(self.open.remove(xid)),
             Change::Continue(xid, item) => {
-                self.open.remove(&xid);
+                self.open.remove(xid);
                 self.waiting.push_back(item);
             }
         }
     }
 
+    /// The next free xid. 0 is no xid of a read.
     fn next_xid(&self) -> i32 {
-        let mut xid = self.last_xid.wrapping_add(1);
-        while xid == 0 || self.open.contains_key(&xid) {
-            xid = xid.wrapping_add(1);
+        match self.open.free_from(self.last_xid.wrapping_add(1)) {
+            0 => self.open.free_from(1),
+            xid => xid,
         }
-        xid
     }
 
     fn open_as(&mut self, xid: i32) {
@@ -278,7 +287,8 @@ impl Journal {
     /// Adds the items of all files to `backlog`. Items of open reads come first, in the order of
     /// their xids: the original does the same at a start.
     fn finish(self, queue: u32, backlog: &mut Backlog) {
-        for Item { created_ms, expires_ms, data } in self.open.into_values().chain(self.waiting) {
+        let items = self.open.items.into_values().chain(self.waiting);
+        for Item { created_ms, expires_ms, data } in items {
             backlog.jobs.push(Job {
                 queue,
                 priority: PRIORITY,
@@ -288,6 +298,39 @@ impl Journal {
                 ..Job::default()
             });
         }
+    }
+}
+
+impl Reads {
+    /// Opens a read. Returns the item of the open read that had this xid before.
+    fn insert(&mut self, xid: i32, item: Item) -> Option<Item> {
+        let other = self.items.insert(xid, item);
+        self.ends.remove(&xid);
+        let next = xid.wrapping_add(1);
+        if !self.items.contains_key(&next) {
+            self.ends.insert(next);
+        }
+        other
+    }
+
+    /// Ends a read.
+    fn remove(&mut self, xid: i32) -> Option<Item> {
+        let item = self.items.remove(&xid)?;
+        self.ends.remove(&xid.wrapping_add(1));
+        if self.items.contains_key(&xid.wrapping_sub(1)) {
+            self.ends.insert(xid);
+        }
+        Some(item)
+    }
+
+    /// The first free xid from `xid` on.
+    fn free_from(&self, xid: i32) -> i32 {
+        if !self.items.contains_key(&xid) {
+            return xid;
+        }
+        // `xid` is open, so there is an end, unless all 2^32 xids are open.
+        let end = self.ends.range(xid..).next().or_else(|| self.ends.first());
+        end.copied().unwrap_or(xid)
     }
 }
 

@@ -1,11 +1,17 @@
 //! Tests the parser of Kestrel's journals. The tests write their journals as the specification
 //! describes them (spec kestrel 4).
 
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
 use lineshaft_import::{Backlog, kestrel};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 
 const REMOVE: [u8; 1] = [1];
+/// Opens a read with the next free xid.
+const OPEN_NEXT: [u8; 1] = [3];
 
 /// The operations whose record contains an xid, the number of a read.
 const SAVE_XID: u8 = 4;
@@ -68,10 +74,75 @@ fn every_operation_does_what_it_says() {
     assert_eq!(read(&given), ["a", "c"]);
     let continued = [with(CONTINUE, 7), item(5, 9, b"d")].concat();
     assert_eq!(read(&[three.clone(), with(OPEN, 7), continued]), ["b", "c", "d"]);
-    let old_open = [three.clone(), with(SAVE_XID, -1), vec![3], with(CONFIRM, 1)];
+    let old_open = [three.clone(), with(SAVE_XID, -1), OPEN_NEXT.into(), with(CONFIRM, 1)];
     assert_eq!(read(&old_open), ["b", "c"], "0 is no number of a read");
     let rewritten = [with(ADD_XID, 5), item(1, 2, b"e")].concat();
     assert_eq!(read(&[three, rewritten, with(CONFIRM, 99), with(GIVE_BACK, 99)]).len(), 4);
+}
+
+proptest! {
+    /// Compares the xids of reads with those that a search one by one finds. The xids are near 0,
+    /// and near the two ends of their range.
+    #[test]
+    fn a_read_gets_the_next_free_xid(
+        steps in vec(
+            (
+                select(vec![SAVE_XID, CONFIRM, OPEN, OPEN_NEXT[0]]),
+                select(vec![i32::MIN, i32::MIN + 1, -2, -1, 0, 1, 2, i32::MAX - 1, i32::MAX]),
+            ),
+            0..100,
+        )
+    ) {
+        let mut records = Vec::new();
+        let mut waiting: VecDeque<String> = VecDeque::new();
+        let mut open: BTreeMap<i32, String> = BTreeMap::new();
+        let mut last_xid = 0_i32;
+        for (number, (operation, xid)) in steps.into_iter().enumerate() {
+            if operation == SAVE_XID {
+                records.push(with(SAVE_XID, xid));
+                last_xid = xid;
+                continue;
+            }
+            if operation == CONFIRM {
+                records.push(with(CONFIRM, xid));
+                open.remove(&xid);
+                continue;
+            }
+            records.push(add(number.to_string().as_bytes()));
+            waiting.push_back(number.to_string());
+            if operation == OPEN {
+                records.push(with(OPEN, xid));
+                last_xid = xid;
+            } else {
+                records.push(OPEN_NEXT.into());
+                last_xid = last_xid.wrapping_add(1);
+                while last_xid == 0 || open.contains_key(&last_xid) {
+                    last_xid = last_xid.wrapping_add(1);
+                }
+            }
+            let item = waiting.pop_front().unwrap();
+            if let Some(other) = open.insert(last_xid, item) {
+                waiting.push_front(other);
+            }
+        }
+        let wanted: Vec<String> = open.into_values().chain(waiting).collect();
+        prop_assert_eq!(read(&records), wanted);
+    }
+}
+
+/// If each search walked along the open reads, this test would exceed its time limit.
+#[test]
+fn a_search_for_a_free_xid_does_not_walk_along_open_reads() {
+    const READS: usize = 200_000;
+    let opened = [add(b""), OPEN_NEXT.into()].concat().repeat(READS);
+    let searched = [with(SAVE_XID, 0), OPEN_NEXT.into()].concat().repeat(READS);
+    let last = [add(b"last"), with(SAVE_XID, 0), OPEN_NEXT.into()].concat();
+    let journal = [opened, searched, last].concat();
+    assert_eq!(kestrel::parse(&journal).jobs.len(), READS + 1);
+    let confirmed = [journal, with(CONFIRM, READS as i32 + 1)].concat();
+    let backlog = kestrel::parse(&confirmed);
+    assert_eq!(backlog.jobs.len(), READS);
+    assert!(backlog.jobs.iter().all(|job| job.body_bytes() == 0), "the last read was confirmed");
 }
 
 /// After a cut at any byte, exactly the complete records are read.
