@@ -17,6 +17,10 @@ pub const TAG_BYTES_MAX: usize = 255;
 /// Longest body, in bytes. It is the limit of the originals.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 
+/// Most entries of [`Backlog::losses`]. They have about 2 MB. Without this limit, a damaged file
+/// could have an entry for each two bytes.
+pub const LOSSES_MAX: usize = 10_000;
+
 /// The priority of a job whose source has no priorities.
 pub(crate) const PRIORITY: u32 = 1024;
 
@@ -28,8 +32,10 @@ pub struct Backlog {
     /// The jobs. The jobs of one queue and priority are in the order in which the source would hand
     /// them out.
     pub jobs: Vec<Job>,
-    /// The parts of the source that could not be read.
+    /// The parts of the source that could not be read, at most the first [`LOSSES_MAX`].
     pub losses: Vec<Loss>,
+    /// The number of further parts that could not be read.
+    pub more_losses: u64,
     /// A hash of everything in the source. All versions of this program compute the same hash.
     pub fingerprint: u64,
     /// The files of the source.
@@ -247,7 +253,11 @@ impl Backlog {
 
     /// Adds a part that could not be read.
     pub(crate) fn lose(&mut self, place: impl Into<String>, what: impl Into<String>) {
-        self.losses.push(Loss { place: place.into(), what: what.into() });
+        if self.losses.len() < LOSSES_MAX {
+            self.losses.push(Loss { place: place.into(), what: what.into() });
+        } else {
+            self.more_losses += 1;
+        }
     }
 }
 

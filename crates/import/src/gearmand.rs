@@ -73,10 +73,7 @@ pub fn parse_sqlite(bytes: &[u8], name: &str, table: &str) -> Result<Backlog, St
     hash.add(table.as_bytes());
     hash.add(bytes);
     let mut backlog = Backlog { fingerprint: hash.value(), ..Backlog::default() };
-    let read = sqlite::read(bytes, table)?;
-    for (offset, what) in read.losses {
-        backlog.lose(at(name, offset), what);
-    }
+    let read = sqlite::read(bytes, table, |offset, what| backlog.lose(at(name, offset), what))?;
     let column = |name: &str| read.columns.iter().position(|column| column == name);
     let (Some(unique), Some(function), Some(priority), Some(data)) =
         (column("unique_key"), column("function_name"), column("priority"), column("data"))

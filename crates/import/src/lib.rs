@@ -23,6 +23,6 @@ mod sqlite;
 mod table;
 
 pub use backlog::{
-    BODY_BYTES_MAX, Backlog, Body, Bytes, Counters, Job, Loss, Place, QUEUE_NAME_BYTES_MAX, Queue,
-    State, TAG_BYTES_MAX, Tags, UniqueHash,
+    BODY_BYTES_MAX, Backlog, Body, Bytes, Counters, Job, LOSSES_MAX, Loss, Place,
+    QUEUE_NAME_BYTES_MAX, Queue, State, TAG_BYTES_MAX, Tags, UniqueHash,
 };

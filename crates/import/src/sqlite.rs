@@ -32,15 +32,15 @@ pub(crate) enum Value {
     Bytes(Vec<u8>),
 }
 
+/// The rows of a table, each with its row id. A row can have fewer values than there are columns.
+type Rows = Vec<(i64, Vec<Value>)>;
+
 /// A table that was read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     /// The names of its columns, in lower case.
     pub(crate) columns: Vec<String>,
-    /// Its rows, each with its row id. A row can have fewer values than there are columns.
-    pub(crate) rows: Vec<(i64, Vec<Value>)>,
-    /// The parts that could not be read: the offset in the file, and what is wrong.
-    pub(crate) losses: Vec<(u64, String)>,
+    pub(crate) rows: Rows,
 }
 
 /// Whether a file begins with the header of an sqlite database.
@@ -48,14 +48,19 @@ pub(crate) fn is_database(file: &[u8]) -> bool {
     file.starts_with(MAGIC)
 }
 
-/// Reads a table. Fails if the file does not have this table, or if this module cannot read files
-/// of this kind.
-pub(crate) fn read(file: &[u8], table: &str) -> Result<Table, String> {
+/// Reads a table. Tells `lose` each part that cannot be read: its offset in the file, and what is
+/// wrong. Fails if the file does not have this table, or if this module cannot read files of this
+/// kind.
+pub(crate) fn read(file: &[u8], table: &str, lose: impl FnMut(u64, &str)) -> Result<Table, String> {
     let database = Database::new(file)?;
-    let mut schema = Table::default();
-    database.read_tree(1, &mut schema);
+    let mut damage = String::new();
+    let schema = database.read_tree(1, |offset, what| {
+        if damage.is_empty() {
+            damage = format!("; the file is damaged at offset {offset}: {what}");
+        }
+    });
     let mut tables = Vec::new();
-    for (_, row) in &schema.rows {
+    for (_, row) in &schema {
         let [Value::Bytes(kind), Value::Bytes(name), _, Value::Number(root), Value::Bytes(sql), ..] =
             &row[..]
         else {
@@ -68,18 +73,13 @@ pub(crate) fn read(file: &[u8], table: &str) -> Result<Table, String> {
         if name.eq_ignore_ascii_case(table) {
             let root =
                 u32::try_from(*root).map_err(|_| format!("the table {table} has no page"))?;
-            let sql = String::from_utf8_lossy(sql);
-            let mut found = Table { columns: columns_of(&sql), ..Table::default() };
-            database.read_tree(root, &mut found);
-            found.rows.sort_by_key(|(id, _)| *id);
-            return Ok(found);
+            let columns = columns_of(&String::from_utf8_lossy(sql));
+            let mut rows = database.read_tree(root, lose);
+            rows.sort_by_key(|(id, _)| *id);
+            return Ok(Table { columns, rows });
         }
         tables.push(name);
     }
-    let damage = match schema.losses.first() {
-        Some((offset, what)) => format!("; the file is damaged at offset {offset}: {what}"),
-        None => String::new(),
-    };
     Err(format!("the table {table} does not exist; the tables are: {}{damage}", tables.join(", ")))
 }
 
@@ -130,8 +130,9 @@ impl<'a> Database<'a> {
         page.get(..self.usable)
     }
 
-    /// Reads all rows of the tree with this root.
-    fn read_tree(&self, root: u32, into: &mut Table) {
+    /// Reads all rows of the tree with this root. Tells `lose_at` each part that cannot be read.
+    fn read_tree(&self, root: u32, mut lose_at: impl FnMut(u64, &str)) -> Rows {
+        let mut rows = Vec::new();
         let mut seen = BTreeSet::new();
         // The number of bytes that more rows can have. In an intact file, no byte belongs to two
         // rows. So all rows together must not be longer than the file. This limits the memory that
@@ -141,7 +142,7 @@ impl<'a> Database<'a> {
         // is read first.
         let mut pages = vec![(root, 0)];
         while let Some((number, depth)) = pages.pop() {
-            let mut lose = |what: &str| into.losses.push((self.offset_of(number), what.to_owned()));
+            let mut lose = |what: &str| lose_at(self.offset_of(number), what);
             if depth > DEPTH_MAX || !seen.insert(number) {
                 lose("a page is in its tree twice; the second place is ignored");
                 continue;
@@ -153,38 +154,46 @@ impl<'a> Database<'a> {
             // The header of the file is at the start of the first page.
             let head = if number == 1 { HEADER_BYTES } else { 0 };
             let kind = page[head];
-            let cells = usize::from(u16::from_be_bytes([page[head + 3], page[head + 4]]));
+            let pointers = head + if kind == TABLE_INTERIOR { 12 } else { 8 };
+            // The number of cells can be wrong: the page may not have room for so many pointers.
+            let counted = usize::from(u16::from_be_bytes([page[head + 3], page[head + 4]]));
+            let cells = counted.min((page.len() - pointers) / 2);
             match kind {
                 TABLE_LEAF => {
                     for cell in 0..cells {
-                        match self.row(page, head + 8 + 2 * cell, &mut left) {
-                            Some(row) => into.rows.push(row),
-                            None => into.losses.push((
-                                self.offset_of(number),
-                                format!("row {cell} of this page cannot be read, and is lost"),
+                        match self.row(page, pointers + 2 * cell, &mut left) {
+                            Some(row) => rows.push(row),
+                            None => lose(&format!(
+                                "row {cell} of this page cannot be read, and is lost"
                             )),
                         }
+                    }
+                    if counted > cells {
+                        lose(&format!(
+                            "the page has room for {cells} of {counted} rows; the others are lost"
+                        ));
                     }
                 }
                 TABLE_INTERIOR => {
                     let right = u32_at(page, head + 8).map(|right| (right, depth + 1));
                     pages.extend(right);
-                    let mut broken = 0;
+                    let mut is_broken = counted > cells;
                     for cell in (0..cells).rev() {
-                        let child = offset_at(page, head + 12 + 2 * cell)
+                        let child = offset_at(page, pointers + 2 * cell)
                             .and_then(|offset| u32_at(page, offset));
                         match child {
                             Some(child) => pages.push((child, depth + 1)),
-                            None => broken += 1,
+                            None => is_broken = true,
                         }
                     }
-                    if broken > 0 {
+                    if is_broken {
                         lose("the page is damaged; the rows of pages below it are lost");
                     }
                 }
                 _ => lose("the page is damaged, or has no rows; its rows are lost"),
             }
         }
+        rows
     }
 
     /// Reads the row of a cell. `pointer` is the place in the page that stores the cell's offset.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod beanstalkd;
+mod gearmand;
 mod kestrel;
 mod script;
 

@@ -131,6 +131,20 @@ fn an_import_reports_as_json_and_names_cannot_change_the_terminal() {
 }
 
 #[test]
+fn very_many_wrong_lines_are_counted_and_not_all_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::write(place.join("in.jsonl"), "nonsense\n".repeat(12_000)).unwrap();
+    let import = ["import", "jsonl", "in.jsonl", "--dry-run"];
+    let (code, said) = run(place, &import);
+    assert!(code == 65 && said.contains("and 11,000 more places\n"), "{code} {said}");
+    let done = command(place, &[&import[..], &["--json"]].concat()).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(value["losses"].as_array().unwrap().len(), 10_000);
+    assert_eq!(value["more_losses"], 2_000);
+}
+
+#[test]
 fn a_running_server_is_exported_through_a_backup() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();

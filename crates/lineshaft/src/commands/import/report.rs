@@ -91,7 +91,7 @@ pub(super) enum Outcome<'a> {
     Done(&'a Tally),
 }
 
-/// The report as JSON. Unlike the text, it has all queues and losses.
+/// The report as JSON. Unlike the text, it has all queues, and all losses that the backlog has.
 pub(super) fn value(source: &Source, folder: &Path, outcome: Outcome<'_>) -> Value {
     let nothing = Tally::default();
     let (earlier, tally) = match outcome {
@@ -128,6 +128,7 @@ pub(super) fn value(source: &Source, folder: &Path, outcome: Outcome<'_>) -> Val
         "present": present,
         "queues": queues.collect::<Vec<Value>>(),
         "losses": losses.collect::<Vec<Value>>(),
+        "more_losses": source.backlog.more_losses,
     })
 }
 
@@ -222,6 +223,7 @@ fn print_table(backlog: &Backlog) -> io::Result<()> {
 
 fn print_losses(backlog: &Backlog) -> Result<()> {
     let (shown, hidden) = backlog.losses.split_at(backlog.losses.len().min(LOSSES_SHOWN_MAX));
+    let hidden = hidden.len() as u64 + backlog.more_losses;
     let mut out = io::stdout().lock();
     if !shown.is_empty() {
         writeln!(out, "Not imported:")?;
@@ -229,8 +231,8 @@ fn print_losses(backlog: &Backlog) -> Result<()> {
     for loss in shown {
         writeln!(out, "  {}: {}", plain::escaped(&loss.place), plain::escaped(&loss.what))?;
     }
-    if !hidden.is_empty() {
-        writeln!(out, "  and {}", counted(hidden.len() as u64, "more place"))?;
+    if hidden > 0 {
+        writeln!(out, "  and {}", counted(hidden, "more place"))?;
     }
     Ok(())
 }
