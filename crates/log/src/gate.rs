@@ -32,6 +32,17 @@ impl Log {
         self.open_batch().cut()
     }
 
+    /// Changes the value of a fact that is the last entry of its part. So an owner can cut a part first,
+    /// and compute the value later without its lock. `end` is the part's end, a result of
+    /// [`Log::cut`]. The new value must be as long as the old one.
+    ///
+    /// # Panics
+    ///
+    /// The gate was open for the part, or the last entry of the part is another one.
+    pub fn amend_fact(&self, end: Position, key: &[u8], value: &[u8]) {
+        self.open_batch().amend_fact(end, key, value);
+    }
+
     /// The segment that gets the next entry.
     pub fn last_segment(&self) -> u32 {
         self.open_batch().segment()

@@ -246,3 +246,33 @@ fn a_log_with_a_gate_is_not_closed() {
     log.set_gate(Some(log.cut()));
     let _ = log.close(NOW, 1);
 }
+
+#[test]
+fn a_fact_behind_the_gate_can_still_change() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let (log, _) = open(&disk);
+    log.set_gate(Some(log.cut()));
+    let part = |id, place: &[u8]| {
+        put(&log, id, 10);
+        log.fact(NOW, b"place", place);
+        log.cut()
+    };
+    let (first, second) = (part(1, b"?1"), part(2, b"?2"));
+    let newest = |log: &Log| log.fact_value(b"place").map(<[u8]>::into_vec);
+    let durable = || {
+        let copy = disk.fork();
+        copy.crash();
+        copy.restart();
+        newest(&open(&copy).0)
+    };
+    log.amend_fact(first, b"place", b"P1");
+    assert_eq!(newest(&log), Some(b"?2".to_vec()), "a later part has a newer value");
+    log.set_gate(Some(first));
+    log.commit_step(NOW).unwrap();
+    assert_eq!(durable(), Some(b"P1".to_vec()));
+    log.amend_fact(second, b"place", b"P2");
+    assert_eq!(newest(&log), Some(b"P2".to_vec()));
+    log.set_gate(None);
+    log.commit_step(NOW).unwrap();
+    assert_eq!(durable(), Some(b"P2".to_vec()));
+}

@@ -428,6 +428,24 @@ impl Open {
         position
     }
 
+    /// Changes the value of a fact that is the last entry of the part with this end. The part is behind
+    /// the gate, and has no checksums yet.
+    pub(crate) fn amend_fact(&mut self, end: Position, key: &[u8], value: &[u8]) {
+        let part = self.ended.iter_mut().find(|part| part.end() == end);
+        let part = part.expect("the gate keeps the part");
+        let entry_at = part.bytes.len() - fact_entry_bytes(key, value) as usize;
+        let value_at = entry_at + ENTRY_HEAD_BYTES + 4 + key.len();
+        assert_eq!(part.bytes[value_at - key.len()..value_at], *key, "the entry has this key");
+        let old = &mut part.bytes[value_at..value_at + value.len()];
+        // A later part can have a newer value.
+        if let Some(place) = self.facts.get_mut(key)
+            && *place.value == *old
+        {
+            place.value = value.into();
+        }
+        old.copy_from_slice(value);
+    }
+
     /// Stores the newest value of a key, and the segment of its entry. An empty value removes the
     /// key.
     pub(crate) fn remember_fact(&mut self, segment: u32, key: &[u8], value: &[u8]) {
