@@ -69,7 +69,7 @@ pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::recovery::replay::Begin;
 pub use crate::recovery::restored::{Restored, RestoredBody, RestoredRows};
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
-pub use crate::settings::{Settings, Sync, TIME_MS_MAX};
+pub use crate::settings::{SHARED_BYTES_MIN, Settings, Sync, TIME_MS_MAX};
 pub use crate::types::{
     BodyRef, Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Slot,
 };

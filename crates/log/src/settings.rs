@@ -88,7 +88,7 @@ pub(crate) const SLICE_BYTES: u64 = 256 << 10;
 pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
 /// The open batch keeps a shared body of at least this size as it is, until the committer writes it. To
 /// copy a smaller one takes at most 20 µs, and the committer then needs one write for its group.
-pub(crate) const SHARED_BYTES_MIN: usize = 64 << 10;
+pub const SHARED_BYTES_MIN: usize = 64 << 10;
 /// An open batch of at least this size is a backlog. A disk writes this many bytes in about the
 /// time of a sync of a few bytes.
 pub(crate) const BACKLOG_BYTES: u64 = 128 << 10;

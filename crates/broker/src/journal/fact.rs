@@ -3,7 +3,8 @@
 //! A fact names a job by its number, and a queue by its number in the group. So the facts mean the
 //! same in every folder.
 
-use log::Meta;
+use engine::Body;
+use log::{Meta, SHARED_BYTES_MIN};
 
 /// Bytes of a fact's head: kind, flags, count and length.
 const HEAD_BYTES: usize = 8;
@@ -45,10 +46,16 @@ pub struct FactError {
     what: &'static str,
 }
 
-/// Writes facts, one behind the other.
+/// Writes facts, one behind the other. Keeps large bodies as they are, as the log does, because the
+/// broker's lock is held meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct FactWriter {
+    /// The facts without the bodies in `shared`.
     bytes: Vec<u8>,
+    /// Large bodies. Each comes before this byte of `bytes`.
+    shared: Vec<(usize, Body)>,
+    /// The bytes of these bodies.
+    shared_bytes: usize,
     count: u32,
     names: u32,
 }
@@ -56,22 +63,42 @@ pub(crate) struct FactWriter {
 impl FactWriter {
     /// The number of bytes so far.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.shared_bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns the facts and their number, and begins the next group.
-    pub(crate) fn take(&mut self) -> (Vec<u8>, u32) {
-        let Self { bytes, count, .. } = std::mem::take(self);
-        (bytes, count)
+    /// The number of facts so far.
+    pub(crate) fn written(&self) -> u32 {
+        self.count
+    }
+
+    /// The bytes of bodies that [`into_bytes`](Self::into_bytes) will copy.
+    pub(crate) fn shared_bytes(&self) -> usize {
+        self.shared_bytes
+    }
+
+    /// The facts in one piece. Copies the large bodies, so no lock may be held.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        if self.shared.is_empty() {
+            return self.bytes;
+        }
+        let mut joined = Vec::with_capacity(self.len());
+        let mut from = 0;
+        for (at, body) in &self.shared {
+            joined.extend_from_slice(&self.bytes[from..*at]);
+            joined.extend_from_slice(body);
+            from = *at;
+        }
+        joined.extend_from_slice(&self.bytes[from..]);
+        joined
     }
 
     /// Names a queue, and returns its number in the group.
     pub(crate) fn name(&mut self, name: &[u8]) -> u32 {
-        self.write(NAME, 0, |bytes| bytes.extend_from_slice(name));
+        self.write(NAME, 0, 0, |bytes| bytes.extend_from_slice(name));
         self.names += 1;
         self.names - 1
     }
@@ -79,34 +106,42 @@ impl FactWriter {
     pub(crate) fn put<'a>(
         &mut self,
         jobs: impl ExactSizeIterator<Item = (u32, &'a Meta<'a>)>,
-        body: &[u8],
+        body: &Body,
     ) {
         let n = u16::try_from(jobs.len()).expect("at most 65,535 jobs share a body");
-        self.write(PUT, n, |bytes| {
+        let is_large = body.len() >= SHARED_BYTES_MIN;
+        let apart = if is_large { body.len() } else { 0 };
+        self.write(PUT, n, apart, |bytes| {
             for (queue, meta) in jobs {
                 log::write_meta(bytes, queue, meta);
             }
-            bytes.extend_from_slice(body);
+            if !is_large {
+                bytes.extend_from_slice(body);
+            }
         });
+        if is_large {
+            self.shared.push((self.bytes.len(), body.clone()));
+            self.shared_bytes += apart;
+        }
     }
 
     pub(crate) fn update(&mut self, queue: u32, meta: &Meta<'_>) {
-        self.write(UPDATE, 0, |bytes| log::write_meta(bytes, queue, meta));
+        self.write(UPDATE, 0, 0, |bytes| log::write_meta(bytes, queue, meta));
     }
 
     pub(crate) fn count(&mut self, id: u64, counters: &[u8]) {
-        self.write(COUNT, 0, |bytes| {
+        self.write(COUNT, 0, 0, |bytes| {
             bytes.extend_from_slice(&id.to_le_bytes());
             bytes.extend_from_slice(counters);
         });
     }
 
     pub(crate) fn finish(&mut self, id: u64) {
-        self.write(FINISH, 1, |bytes| bytes.extend_from_slice(&id.to_le_bytes()));
+        self.write(FINISH, 1, 0, |bytes| bytes.extend_from_slice(&id.to_le_bytes()));
     }
 
     pub(crate) fn fact(&mut self, key: &[u8], value: &[u8]) {
-        self.write(FACT, 0, |bytes| {
+        self.write(FACT, 0, 0, |bytes| {
             bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
             bytes.extend_from_slice(key);
             bytes.extend_from_slice(value);
@@ -114,16 +149,17 @@ impl FactWriter {
     }
 
     pub(crate) fn ids(&mut self, limit: u64) {
-        self.write(IDS, 0, |bytes| bytes.extend_from_slice(&limit.to_le_bytes()));
+        self.write(IDS, 0, 0, |bytes| bytes.extend_from_slice(&limit.to_le_bytes()));
     }
 
-    fn write(&mut self, kind: u8, n: u16, contents: impl FnOnce(&mut Vec<u8>)) {
+    /// Writes a fact. `apart`: the bytes at the end of its contents that are not in the buffer.
+    fn write(&mut self, kind: u8, n: u16, apart: usize, contents: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind, 0]);
         self.bytes.extend_from_slice(&n.to_le_bytes());
         self.bytes.extend_from_slice(&[0; 4]);
         contents(&mut self.bytes);
-        let len = u32::try_from(self.bytes.len() - start - HEAD_BYTES);
+        let len = u32::try_from(self.bytes.len() - start - HEAD_BYTES + apart);
         let len = len.expect("an entry of the log is smaller than 4 GiB");
         self.bytes[start + 4..start + HEAD_BYTES].copy_from_slice(&len.to_le_bytes());
         self.count += 1;
@@ -236,14 +272,14 @@ mod tests {
         let mut writer = FactWriter::default();
         let queues = [writer.name(b"mails"), writer.name(b"")];
         let metas = [meta(1, b""), meta(2, b"options")];
-        writer.put(queues.into_iter().zip(&metas), b"body");
+        writer.put(queues.into_iter().zip(&metas), &Body::from(&b"body"[..]));
         writer.update(1, &metas[0]);
         writer.count(2, &[9; COUNTERS_BYTES]);
         writer.finish(1);
         writer.fact(b"key", b"value");
         writer.ids(1 << 40);
-        assert_eq!(writer.count, 8);
-        writer.take().0
+        assert_eq!(writer.written(), 8);
+        writer.into_bytes()
     }
 
     #[test]
@@ -262,6 +298,30 @@ mod tests {
                 "Ids(1099511627776)"
             ]
         );
+    }
+
+    #[test]
+    fn a_large_body_is_shared_and_the_bytes_are_the_same() {
+        let bodies = [SHARED_BYTES_MIN, 3, SHARED_BYTES_MIN + 5, SHARED_BYTES_MIN - 1]
+            .map(|bytes| -> Body { (0..bytes).map(|at| (at % 251) as u8).collect() });
+        let mut writer = FactWriter::default();
+        writer.name(b"mails");
+        for (id, body) in (1..).zip(&bodies) {
+            writer.put([(0, &meta(id, b"options"))].into_iter(), body);
+        }
+        assert_eq!(bodies.each_ref().map(Body::strong_count), [2, 1, 2, 1]);
+        assert_eq!(writer.shared_bytes(), 2 * SHARED_BYTES_MIN + 5);
+        let len = writer.len();
+        let bytes = writer.into_bytes();
+        assert_eq!(bytes.len(), len);
+        assert_eq!(bodies.each_ref().map(Body::strong_count), [1; 4]);
+        let read: Vec<Fact<'_>> =
+            FactReader::new(&bytes).map(|fact| fact.expect("whole")).collect();
+        assert_eq!(read.len(), 1 + bodies.len());
+        for (id, (fact, expected)) in (1..).zip(read[1..].iter().zip(&bodies)) {
+            let Fact::Put(jobs, body) = fact else { panic!("{id} is a put") };
+            assert!(jobs[0].1.id == id && **body == **expected, "job {id}");
+        }
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! log. The committer may write this part only after the stream has accepted the group. So every
 //! folder of the cluster has an exact prefix of the accepted history, at all times.
 //!
+//! A group is cut under the broker's lock. It gets its bytes, their checksum and its chain later: from
+//! the thread that takes it for the stream, without a lock, because a body can have many MiB.
+//!
 //! The order of locks: the broker's lock, [`Stream`], the log's open batch.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -74,7 +77,8 @@ impl std::fmt::Debug for Stream {
 #[derive(Debug)]
 pub(crate) struct Gathering {
     lineage: Lineage,
-    /// The place after the last group that was cut or applied.
+    /// The place after the last group that was cut or applied. But its chain is the one after the last
+    /// group that was taken for the stream or applied.
     at: At,
     /// The epoch of the group that gathers.
     epoch: Epoch,
@@ -89,15 +93,48 @@ pub(crate) struct Gathering {
     in_request: bool,
     /// The segment of the group that gathers.
     segment: u32,
-    /// Groups for the stream, in order.
-    sealed: VecDeque<SealedGroup>,
-    /// The stream has a group, and has not accepted it yet.
-    in_flight: bool,
+    /// Groups that were cut, and that the stream does not have yet, in order.
+    waiting: VecDeque<CutGroup>,
+    /// The stream has a group, and has not accepted it yet: the bytes of large bodies that were copied
+    /// into it.
+    in_flight: Option<usize>,
     /// Groups that the stream has not accepted, each with the end of its part of the log and its
     /// limit of ids.
     pending: VecDeque<(u64, log::Position, u64)>,
     /// Groups that the stream has accepted, and that are not durable in the folder yet.
     unsynced: VecDeque<(u64, log::Position)>,
+}
+
+/// A group that was cut. It has no chain yet.
+#[derive(Debug)]
+struct CutGroup {
+    /// The place after the group. It has the chain of an earlier group.
+    at: At,
+    /// The end of its part of the log.
+    end: log::Position,
+    facts: FactWriter,
+}
+
+impl CutGroup {
+    /// The group with its bytes and their checksum, but without chains. This takes milliseconds if a
+    /// body is large, so no lock may be held.
+    fn sum(self) -> SealedGroup {
+        let Self { at, facts, .. } = self;
+        let (count, body) = (facts.written(), facts.into_bytes());
+        SealedGroup {
+            number: at.number,
+            epoch: at.epoch,
+            time_ms: at.time_ms,
+            before: Chain::default(),
+            after: Chain::default(),
+            state: at.state,
+            jobs: at.jobs,
+            id_limit: at.id_limit,
+            facts: count,
+            body_crc: crc32fast::hash(&body),
+            body,
+        }
+    }
 }
 
 impl Stream {
@@ -118,8 +155,8 @@ impl Stream {
             id_limit: at.id_limit,
             in_request: false,
             segment: 0,
-            sealed: VecDeque::new(),
-            in_flight: false,
+            waiting: VecDeque::new(),
+            in_flight: None,
             pending: VecDeque::new(),
             unsynced: VecDeque::new(),
         };
@@ -177,7 +214,8 @@ impl Stream {
         gathering.gather_nothing(&self.log, now_ms);
     }
 
-    /// The place after the last group of this node. A leader's last groups may not be accepted yet.
+    /// The place after the last group of this node. A leader's last groups may not be accepted yet. Its
+    /// chain is the one after the last group that was taken for the stream.
     pub fn at(&self) -> At {
         self.lock().at
     }
@@ -219,21 +257,32 @@ impl Stream {
     /// The next group for the stream. `None`: there is none, or the stream has not accepted the last
     /// one yet.
     pub fn take_group(&self) -> Option<SealedGroup> {
-        if self.gathering.is_poisoned() {
-            // A thread has panicked in the middle of a change.
+        let cut = self.take_cut()?;
+        let end = cut.end;
+        // Whoever holds the broker's lock can wait for `gathering`.
+        let mut group = cut.sum();
+        self.lock_whole()?.seal(&self.log, end, &mut group);
+        Some(group)
+    }
+
+    /// The next group for the stream, as it was cut.
+    fn take_cut(&self) -> Option<CutGroup> {
+        let mut gathering = self.lock_whole()?;
+        if gathering.in_flight.is_some() {
             return None;
         }
-        let mut gathering = self.lock();
-        if gathering.in_flight {
-            return None;
-        }
-        if gathering.sealed.is_empty() && !gathering.in_request {
+        if gathering.waiting.is_empty() && !gathering.in_request {
             // If a request is in progress, the end of its turn cuts the group.
             gathering.cut(&self.log);
         }
-        let group = gathering.sealed.pop_front();
-        gathering.in_flight = group.is_some();
-        group
+        let cut = gathering.waiting.pop_front();
+        gathering.in_flight = cut.as_ref().map(|cut| cut.facts.shared_bytes());
+        cut
+    }
+
+    /// `None`: a thread has panicked in the middle of a change.
+    fn lock_whole(&self) -> Option<MutexGuard<'_, Gathering>> {
+        self.gathering.lock().ok()
     }
 
     /// The stream has accepted the group with this number, and all before it.
@@ -248,7 +297,7 @@ impl Stream {
             end = Some((place, id_limit));
         }
         let Some((end, id_limit)) = end else { return };
-        gathering.in_flight = false;
+        gathering.in_flight = None;
         self.id_limit.fetch_max(id_limit, Ordering::AcqRel);
         let is_idle = gathering.pending.is_empty() && gathering.facts.is_empty();
         self.log.set_gate((!is_idle).then_some(end));
@@ -275,10 +324,10 @@ impl Stream {
 
     fn end_turn(&self) {
         let mut gathering = self.lock();
-        if !gathering.in_flight && gathering.sealed.is_empty() {
+        if gathering.in_flight.is_none() && gathering.waiting.is_empty() {
             gathering.cut(&self.log);
         }
-        let is_ready = !gathering.in_flight && !gathering.sealed.is_empty();
+        let is_ready = gathering.in_flight.is_none() && !gathering.waiting.is_empty();
         drop(gathering);
         if is_ready && let Some(on_group) = self.on_group.get() {
             on_group();
@@ -318,51 +367,38 @@ impl Gathering {
         log.reserve_ids(now_ms, self.id_limit);
     }
 
-    /// Ends the group that gathers, if it has facts.
+    /// Ends the group that gathers, if it has facts. It gets its chain when it is taken for the stream:
+    /// see [`seal`](Self::seal).
     pub(crate) fn cut(&mut self, log: &Log) {
         if self.facts.is_empty() {
             return;
         }
-        let (body, facts) = self.facts.take();
-        let (before, body_crc) = (self.at, crc32fast::hash(&body));
-        let at = self.place_after(&body, body_crc);
+        let facts = std::mem::take(&mut self.facts);
+        let at = self.next_at();
         let end = self.write_place(log, at);
         self.pending.push_back((at.number, end, at.id_limit));
-        self.sealed.push_back(SealedGroup {
-            number: at.number,
-            epoch: at.epoch,
-            time_ms: at.time_ms,
-            before: before.chain,
-            after: at.chain,
-            state: at.state,
-            jobs: at.jobs,
-            id_limit: at.id_limit,
-            facts,
-            body_crc,
-            body,
-        });
+        self.waiting.push_back(CutGroup { at, end, facts });
     }
 
-    /// The place after a group with this body.
-    fn place_after(&self, body: &[u8], body_crc: u32) -> At {
-        let link = Link {
+    /// Gives a group its chain, also in its part of the log. The groups before it have theirs.
+    fn seal(&mut self, log: &Log, end: log::Position, group: &mut SealedGroup) {
+        group.before = self.at.chain;
+        group.after = chain_after(&At { chain: group.before, ..group.at() }, group);
+        self.at.chain = group.after;
+        log.amend_fact(end, meta::CLUSTER_KEY, &encode_place(self.lineage, &group.at()));
+    }
+
+    /// The place after the group that gathers, or that was applied. It still has the chain of an
+    /// earlier group.
+    fn next_at(&self) -> At {
+        At {
             epoch: self.epoch,
             number: self.at.number + 1,
-            time_ms: self.time_ms,
+            chain: self.at.chain,
             state: self.state.sum(),
             jobs: self.state.count(),
             id_limit: self.id_limit,
-            body_bytes: body.len() as u64,
-            body_crc,
-        };
-        At {
-            epoch: link.epoch,
-            number: link.number,
-            chain: self.at.chain.then(&link),
-            state: link.state,
-            jobs: link.jobs,
-            id_limit: link.id_limit,
-            time_ms: link.time_ms,
+            time_ms: self.time_ms,
         }
     }
 
@@ -388,7 +424,8 @@ impl Gathering {
     /// Compares the state hash and the chain with the leader's. If they are equal, lets the committer
     /// write the group. If not, the group stays behind the gate, and the node must stop.
     pub(crate) fn end_apply(&mut self, log: &Log, group: &SealedGroup) -> bool {
-        let at = self.place_after(&group.body, group.body_crc);
+        let next = self.next_at();
+        let at = At { chain: chain_after(&next, group), ..next };
         if (at.state, at.jobs, at.chain) != (group.state, group.jobs, group.after) {
             return false;
         }
@@ -428,6 +465,20 @@ impl Gathering {
         }
         self.names[index].1
     }
+}
+
+/// The chain after a group with this body. `at` is the place after it, with the chain before it.
+fn chain_after(at: &At, group: &SealedGroup) -> Chain {
+    at.chain.then(&Link {
+        epoch: at.epoch,
+        number: at.number,
+        time_ms: at.time_ms,
+        state: at.state,
+        jobs: at.jobs,
+        id_limit: at.id_limit,
+        body_bytes: group.body.len() as u64,
+        body_crc: group.body_crc,
+    })
 }
 
 /// Writes each change to the log and to the group that gathers.
@@ -614,7 +665,8 @@ impl Journal for StreamJournal {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.stream.lock().state.bytes()
+        let gathering = self.stream.lock();
+        gathering.state.bytes() + gathering.in_flight.unwrap_or(0) as u64
     }
 
     /// Every reply waits for the stream, whatever the policy of its queue.

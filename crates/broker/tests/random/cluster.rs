@@ -2,6 +2,7 @@
 //! follows.
 
 mod full;
+mod large;
 mod memory;
 
 use std::sync::Arc;

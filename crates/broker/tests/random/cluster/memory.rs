@@ -39,3 +39,30 @@ fn the_table_of_the_state_hash_is_within_the_limit_of_memory() {
     let grown = used[1] - before[1];
     assert!(grown > 285_000, "{grown} bytes for {jobs} jobs");
 }
+
+#[test]
+fn the_copy_of_a_large_body_for_the_stream_counts_as_memory() {
+    const BODY_BYTES: usize = 1 << 20;
+    let leader = follow(&log::FaultDisk::new(1, 32 << 20));
+    lead(&leader, START);
+    let session = leader.turn(START).open_session(0);
+    let body = vec![b'x'; BODY_BYTES].into();
+    let put = leader.turn(START).caller(session).put(NewJob::default(), body);
+    put.value.expect("there is room");
+    // The end of a turn counts.
+    let used = || {
+        drop(leader.turn(START));
+        leader.memory_usage().used_bytes
+    };
+    let waits = used();
+    let stream = leader.stream().expect("it is a node");
+    let taken = || stream.take_group().expect("the group with the job comes");
+    let mut group = taken();
+    while group.body.len() < BODY_BYTES {
+        leader.accept(group.number);
+        group = taken();
+    }
+    assert!(used() >= waits + BODY_BYTES as u64, "the stream has its own bytes");
+    leader.accept(group.number);
+    assert!(used() < waits + BODY_BYTES as u64, "the stream has accepted them");
+}
