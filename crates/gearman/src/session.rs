@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use broker::{
     Answer, Body, BodyBuffer, Dialect, Event, Frame, InputEnd, JobId, News, Outbox, Position,
-    Progress, PutRefusal, SessionId, Step, Turn, take_steps,
+    Progress, PutRefusal, SessionId, Step, Turn, allocated_bytes, take_steps,
 };
 
 use crate::environment::Server;
@@ -18,6 +18,11 @@ use crate::reply::{self, AT_ONCE, DROP_INTERRUPTED, not_submitted};
 
 /// Length of the longest line of text in bytes, with its line feed (spec gearman 1.2).
 const LINE_BYTES_MAX: usize = 8192;
+
+/// The limit of events that wait behind a list. A client that reads its list gets there only if its
+/// jobs report tens of thousands of times per second. At its end, a session frees all these events at
+/// once, which takes about a quarter of a millisecond.
+const LATE_EVENTS_MAX: usize = 4096;
 
 /// One connection that speaks Gearman's protocol, without I/O. The session replies to each command
 /// at once. There are two exceptions, which can take several slices of work: lists, and the drop of
@@ -44,7 +49,7 @@ pub struct Session {
     /// The list that the session sends. Later commands wait for the end of the list.
     listing: Option<Listing>,
     /// Events that arrived while the session was sending a list. They wait, because they must not
-    /// interrupt the list.
+    /// interrupt the list. There are at most [`LATE_EVENTS_MAX`].
     late: VecDeque<Answer<Event>>,
     /// The memory of the events in `late`, in bytes.
     late_bytes: usize,
@@ -446,7 +451,10 @@ impl Dialect for Session {
     }
 
     fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        if self.is_listing() {
+        if self.late.len() >= LATE_EVENTS_MAX {
+            // The client reads its list too slowly, or not at all.
+            self.end(turn);
+        } else if self.is_listing() {
             self.late_bytes += event_bytes(&event.value);
             self.late.push_back(event);
         } else if !self.ended {
@@ -515,9 +523,10 @@ impl Dialect for Session {
     }
 }
 
-/// The memory of an event in bytes.
+/// The memory of an event in `late`, in bytes. The list of events can have twice the room that it
+/// needs.
 fn event_bytes(event: &Event) -> usize {
-    size_of::<Answer<Event>>()
+    2 * size_of::<Answer<Event>>()
         + match event {
             Event::News {
                 news:
@@ -527,7 +536,7 @@ fn event_bytes(event: &Event) -> usize {
                     | News::Complete(bytes)
                     | News::Exception(bytes),
                 ..
-            } => bytes.len(),
+            } => allocated_bytes(bytes.len() + size_of::<usize>()) as usize,
             _ => 0,
         }
 }

@@ -2,9 +2,12 @@
 //! other clients between the slices.
 
 use broker::policy::{Rule, Rules, Setting};
+use broker::{Answer, Event};
 use testkit::conformance::gearman::packet::Packet;
 
-use crate::packets::{CAN_DO, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, request};
+use crate::packets::{
+    CAN_DO, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, WORK_DATA, request,
+};
 use crate::world::World;
 
 /// A small number of units, so that a list of a few rows takes many slices.
@@ -135,6 +138,45 @@ fn news_of_a_job_does_not_stand_in_the_middle_of_a_list() {
     let packet = Packet::take(&mut behind).expect("the news");
     assert_eq!((packet.kind, &packet.body[..]), (WORK_COMPLETE, &b"H:vm:1\0done"[..]));
     assert!(behind.starts_with(b"OK "), "then comes what was sent behind");
+}
+
+#[test]
+fn a_bounded_number_of_news_waits_for_the_end_of_a_list() {
+    const MOST: usize = 4096;
+    for reports in [MOST, MOST + 1] {
+        let mut world = World::with_slices(SLICE_UNITS);
+        let (client, worker) = (world.connect(), world.connect());
+        world.ask(worker, &request(CAN_DO, "f"));
+        for number in 0..20 {
+            world.ask(worker, format!("create function f{number}\n").as_bytes());
+        }
+        world.ask(client, &request(SUBMIT_JOB, "f||x"));
+        world.ask(worker, &request(GRAB_JOB, ""));
+        let (more, _) = world.ask_for_slice(client, b"status\n");
+        assert!(more);
+        for _ in 0..reports {
+            world.ask(worker, &request(WORK_DATA, "H:vm:1|x"));
+        }
+        if reports > MOST {
+            assert!(world.has_ended(client), "it reads its list too slowly");
+            continue;
+        }
+        // The list of events can have twice the room, and the data has a block of its own.
+        let held = world.held_bytes(client);
+        assert!(held >= MOST * (2 * size_of::<Answer<Event>>() + 16), "{held} bytes");
+        let (mut more, mut received) = (true, Vec::new());
+        while more {
+            let (goes_on, bytes) = world.ask_for_slice(client, b"");
+            more = goes_on;
+            received.extend(bytes);
+        }
+        let list_end = received.windows(3).position(|three| three == b"\n.\n");
+        received.drain(..list_end.expect("it has an end") + 3);
+        for _ in 0..reports {
+            assert_eq!(Packet::take(&mut received).expect("the news").kind, WORK_DATA);
+        }
+        assert_eq!(world.held_bytes(client), 0);
+    }
 }
 
 #[test]
