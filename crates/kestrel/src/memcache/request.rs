@@ -72,6 +72,10 @@ pub(crate) enum Malformed {
     Fatal,
 }
 
+/// The limit of queues that one `DUMP_STATS` or `DUMP_CONFIG` names. The session sorts and copies
+/// their names at once.
+const DUMPED_NAMES_MAX: usize = 1000;
+
 /// The commands with data after the line.
 const WITH_DATA: [&[u8]; 6] = [b"set", b"add", b"replace", b"append", b"prepend", b"cas"];
 
@@ -98,8 +102,8 @@ impl<'a> Request<'a> {
             b"flush_expired" => Self::FlushExpired(name?),
             b"flush_all_expired" => Self::FlushAllExpired,
             b"stats" => Self::Stats,
-            b"dump_stats" => Self::DumpStats(arguments.to_vec()),
-            b"dump_config" => Self::DumpConfig(arguments.to_vec()),
+            b"dump_stats" => Self::DumpStats(dumped(arguments)?),
+            b"dump_config" => Self::DumpConfig(dumped(arguments)?),
             b"version" => Self::Version,
             b"status" => Self::Status(name.ok()),
             b"reload" => Self::Reload,
@@ -134,6 +138,10 @@ fn monitor<'a>(arguments: &[&'a [u8]]) -> Result<Request<'a>, Malformed> {
 fn confirm<'a>(arguments: &[&'a [u8]]) -> Result<Request<'a>, Malformed> {
     let [queue, count, ..] = *arguments else { return Err(Malformed::Harmless) };
     Ok(Request::Confirm { queue, count: number(count).ok_or(Malformed::Fatal)? })
+}
+
+fn dumped<'a>(names: &[&'a [u8]]) -> Result<Vec<&'a [u8]>, Malformed> {
+    if names.len() > DUMPED_NAMES_MAX { Err(Malformed::Harmless) } else { Ok(names.to_vec()) }
 }
 
 impl<'a> Get<'a> {
@@ -270,6 +278,9 @@ mod tests {
         assert_eq!(parse("status UP"), Ok(Request::Status(Some(b"UP"))));
         assert_eq!(parse("dump_stats a b"), Ok(Request::DumpStats(vec![b"a", b"b"])));
         assert_eq!(parse("dump_config"), Ok(Request::DumpConfig(vec![])));
+        let dump = |names| parse(&format!("dump_stats{}", " q".repeat(names))).map(|_| ());
+        assert_eq!(dump(DUMPED_NAMES_MAX), Ok(()));
+        assert_eq!(dump(DUMPED_NAMES_MAX + 1), Err(Malformed::Harmless));
         assert_eq!(parse("quit now"), Ok(Request::Quit));
     }
 }

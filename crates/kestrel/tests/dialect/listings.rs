@@ -99,6 +99,18 @@ fn named_queues_are_listed_once() {
 }
 
 #[test]
+fn a_bounded_number_of_queues_is_listed_by_name() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    for command in ["dump_stats", "dump_config"] {
+        let text = world.say(client, &format!("{command}{}\r\n", " q".repeat(1000)));
+        assert_eq!(text.matches("queue 'q' {").count(), 1, "{command}");
+        let text = world.say(client, &format!("{command}{}\r\nversion\r\n", " q".repeat(1001)));
+        assert_eq!(text, "CLIENT_ERROR\r\nVERSION 2.4.1\r\n", "{command}");
+    }
+}
+
+#[test]
 fn the_names_of_children_count_as_work_of_a_list() {
     let mut world = World::over(Inner::with_slices(100), options());
     let client = world.connect_memcache();
