@@ -18,6 +18,8 @@ const DONE: &[u8] = b"+0\n";
 const ILLEGAL_NAME: &[u8] = b"Illegal queue name.";
 const NOT_ALLOWED: &[u8] = b"Not allowed here; see kestrel.control.";
 const TOO_FEW_OPEN: &[u8] = b"Not that many transactions open.";
+/// The error at the limit of queues with open reads, which the original does not have.
+const TOO_MANY_OPEN: &[u8] = b"Too many queues with open transactions.";
 
 impl TextSession {
     pub(crate) fn execute(
@@ -84,6 +86,9 @@ impl TextSession {
         let after = self.close_all(queue, turn);
         if self.client.is_refused_reads(turn) {
             return unavailable(outbox, after, "getItem");
+        }
+        if self.client.is_open_full(queue, turn) {
+            return error(outbox, after, TOO_MANY_OPEN);
         }
         self.client.counters().cmd_get.add_one();
         self.fetch_named(queue, FetchMode::Open, timeout_ms, after, turn, outbox);

@@ -208,10 +208,13 @@ impl ThriftSession {
         !collect.is_full() && !self.is_open_full(collect, open_max)
     }
 
-    /// True if the connection has reached this queue's limit of open reads.
+    /// True if the connection has reached this queue's limit of open reads, or the limit of queues
+    /// with open reads. The latter does not concern a call without open reads.
     fn is_open_full(&self, collect: &Collect, open_max: u32) -> bool {
-        let new = if collect.auto_abort_ms.is_some() { collect.items.len() } else { 0 };
-        self.open_reads.count(&collect.queue) + new >= open_max as usize
+        let opens = collect.auto_abort_ms.is_some();
+        let new = if opens { collect.items.len() } else { 0 };
+        let open = self.open_reads.count(&collect.queue);
+        open + new >= open_max as usize || opens && open == 0 && self.open_reads.is_full_of_queues()
     }
 
     /// Handles an item that the call waited for.

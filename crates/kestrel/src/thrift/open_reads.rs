@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-use crate::client::{OPEN_READ_BYTES, open_queue_bytes};
+use crate::client::{OPEN_QUEUES_MAX, OPEN_READ_BYTES, open_queue_bytes};
 
 /// To prune the lists means to remove reads that have ended. A connection with fewer reads than
 /// this does not prune.
@@ -21,6 +21,11 @@ const PRUNED_PER_READ: usize = 2;
 /// the oldest first. The limit is rarely higher.
 const CHECKED_AT_LIMIT: usize = 4096;
 
+/// A connection that has reached the limit of queues with open reads prunes at most this many reads
+/// at once. Each of them can be of another queue, so it costs more than a read in
+/// [`CHECKED_AT_LIMIT`].
+const PRUNED_AT_LIMIT: usize = 256;
+
 /// The session of the broker that holds the open reads of all thrift connections. So any connection
 /// can confirm a read, and a read stays open after its connection ends.
 #[derive(Debug, Default)]
@@ -29,6 +34,7 @@ pub(crate) struct Holder(Mutex<Option<SessionId>>);
 /// For each queue, the reads that a connection has opened. Some of these reads may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReads {
+    /// No list is empty. There are at most [`OPEN_QUEUES_MAX`] lists.
     by_queue: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// Number of reads in the lists.
     count: usize,
@@ -57,15 +63,24 @@ impl OpenReads {
         self.by_queue.get(queue).map_or(0, VecDeque::len)
     }
 
+    /// True if the connection can have no open read of a further queue.
+    pub(crate) fn is_full_of_queues(&self) -> bool {
+        self.by_queue.len() >= OPEN_QUEUES_MAX
+    }
+
     /// The memory of the lists, in bytes.
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Removes reads of this queue that have ended, because the connection has reached the queue's
-    /// limit. If the limit is higher than [`CHECKED_AT_LIMIT`], the next calls check the others.
+    /// Removes reads that have ended, because the connection has reached this queue's limit, or the
+    /// limit of queues. If there are too many reads to check, the next calls check the others.
     pub(crate) fn forget_ended(&mut self, queue: &[u8], holder: SessionId, turn: &mut Turn<'_>) {
-        self.check_oldest(queue, CHECKED_AT_LIMIT, holder, turn);
+        if self.count(queue) > 0 {
+            self.check_oldest(queue, CHECKED_AT_LIMIT, holder, turn);
+        } else if self.is_full_of_queues() {
+            self.prune(PRUNED_AT_LIMIT, holder, turn);
+        }
     }
 
     /// Adds a read that was just opened.
@@ -77,7 +92,7 @@ impl OpenReads {
         turn: &mut Turn<'_>,
     ) {
         if self.count >= PRUNED_FROM {
-            self.prune(holder, turn);
+            self.prune(PRUNED_PER_READ, holder, turn);
         }
         if let Some(leases) = self.by_queue.get_mut(queue) {
             leases.push_back(lease);
@@ -89,9 +104,8 @@ impl OpenReads {
         self.bytes += OPEN_READ_BYTES;
     }
 
-    /// Checks a few reads, and continues where the last call has stopped.
-    fn prune(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
-        let mut left = PRUNED_PER_READ;
+    /// Checks this many reads, and continues where the last call has stopped.
+    fn prune(&mut self, mut left: usize, holder: SessionId, turn: &mut Turn<'_>) {
         while left > 0 {
             if self.unchecked == 0 {
                 self.begin_next_list();

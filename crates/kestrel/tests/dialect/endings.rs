@@ -32,6 +32,50 @@ fn reads_that_a_client_never_closes_count_as_memory_of_its_connection() {
     assert_eq!(world.held_bytes(client), before);
 }
 
+/// The limit of queues of which a connection can have open reads.
+const OPEN_QUEUES_MAX: usize = 10_000;
+
+#[test]
+fn a_memcache_connection_has_open_reads_of_a_bounded_number_of_queues() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    for number in 0..OPEN_QUEUES_MAX {
+        let name = format!("n{number}");
+        let commands = format!("set {name} 0 0 1\r\nx\r\nget {name}/open\r\ndelete {name}\r\n");
+        let answers = world.say(client, &commands);
+        assert!(answers.starts_with("STORED\r\nVALUE"), "{number}: {answers}");
+    }
+    let value = "VALUE q 0 1\r\nx\r\nEND\r\n";
+    let set = "set q 0 0 1\r\nx\r\n";
+    let told = world.say(client, &format!("{set}monitor q 10\r\nget q\r\n"));
+    assert_eq!(told, format!("STORED\r\nEND\r\n{value}"), "only open reads are limited");
+    let told = world.say(client, &format!("{set}get n0/close\r\nget q/open\r\n"));
+    assert_eq!(told, format!("STORED\r\nEND\r\n{value}"), "a closed read makes room");
+    let told = world.say(client, &format!("{set}get q/open\r\nget q/close\r\nget q/close\r\n"));
+    assert_eq!(told, format!("STORED\r\n{value}END\r\nEND\r\n"), "the queue is not a further one");
+    let told = world.say(client, "set r 0 0 1\r\nx\r\nget r/open\r\n");
+    assert_eq!(told, "STORED\r\nVALUE r 0 1\r\nx\r\nEND\r\n", "the place of q is free again");
+    assert_eq!(world.say(client, &format!("{set}get q/open\r\n")), "STORED\r\nERROR\r\n");
+    assert!(world.has_ended(client));
+    assert_eq!(world.ask_once("get q\r\n"), value);
+}
+
+#[test]
+fn a_text_connection_has_open_reads_of_a_bounded_number_of_queues() {
+    let mut world = World::new();
+    let client = world.connect_text();
+    for number in 0..OPEN_QUEUES_MAX {
+        let name = format!("n{number}");
+        let commands = format!("put {name}:\nx\n\nget {name}\ndelete {name}\n");
+        let answers = world.say(client, &commands);
+        assert!(answers.starts_with("+1\n:x\n"), "{number}: {answers}");
+    }
+    let refusal = "-Too many queues with open transactions.\n";
+    assert_eq!(world.say(client, "put q:\nx\n\nget q\n"), format!("+1\n{refusal}"));
+    assert_eq!(world.say(client, "peek q\nmonitor q 10\n"), ":x\n*\n");
+    assert_eq!(world.say(client, "confirm n0 1\nget q\n"), "+1\n:x\n");
+}
+
 #[test]
 fn names_in_requests_that_are_not_done_count_as_memory() {
     let name = "n".repeat(8_000);
@@ -91,6 +135,17 @@ fn a_long_flush_is_answered_after_the_last_byte_with_what_is_behind_it() {
     // The session does not execute the command after `get q 1000`. That request waits for an item,
     // and the client has closed its sending side, which counts as a disconnect.
     assert_eq!(world.take_received(client), b"+0\n:2.4.1\n");
+    assert!(world.has_ended(client));
+}
+
+#[test]
+fn a_long_list_behind_a_flush_is_stored_although_its_client_shuts_its_side() {
+    let mut world = world_of_many();
+    let client = world.connect_text();
+    let list = format!("put r:\n{}\n", "x\n".repeat(50_000));
+    world.send_first(client, format!("flush q\n{list}version\nunfinished").as_bytes());
+    world.half_close(client);
+    assert_eq!(world.take_text(client), "+0\n+50000\n:2.4.1\n");
     assert!(world.has_ended(client));
 }
 

@@ -354,6 +354,26 @@ fn open_reads_count_as_memory_of_their_connection_until_they_have_ended() {
 }
 
 #[test]
+fn a_thrift_connection_has_open_reads_of_a_bounded_number_of_queues() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let mut open = Vec::new();
+    for number in 0..10_000 {
+        let name = format!("n{number}");
+        assert_eq!(ask(&mut world, client, &put(&name, &[b"x"])), "put 1");
+        open.extend(ids(world.ask(client, &get(&name, 1, 0, 60_000))));
+    }
+    assert_eq!(open.len(), 10_000);
+    assert_eq!(ask(&mut world, client, &put("q", &[b"1", b"2", b"3"])), "put 3");
+    assert_eq!(ask(&mut world, client, &get("q", 1, 0, 60_000)), "get");
+    assert_eq!(ask(&mut world, client, &get("q", 1, 0, 0)), "get 1", "only open reads are limited");
+    let longest = world.broker.turn(world.now).longest_slice();
+    assert!(longest < 1_000, "{longest}");
+    assert_eq!(ask(&mut world, client, &confirm(&open)), "confirm 10000");
+    assert_eq!(ask(&mut world, client, &get("q", 5, 0, 60_000)), "get 2 3");
+}
+
+#[test]
 fn a_connection_with_very_many_open_reads_checks_few_of_them_at_once() {
     let (mut world, server) = start();
     let rule = Rule::new(["q"], [Setting::OpenMax(1_000_000)]);
