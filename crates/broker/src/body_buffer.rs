@@ -112,25 +112,10 @@ impl BodyBuffer {
             piece = &piece[kept.fill(piece)..];
         }
         if !piece.is_empty() {
-            self.grow(piece.len());
+            make_room(&mut self.received, piece.len(), self.bytes);
             self.received.extend_from_slice(piece);
         }
         count
-    }
-
-    /// Makes room for this many more bytes in `received`.
-    fn grow(&mut self, count: usize) {
-        let needed = self.received.len() + count;
-        if needed > self.received.capacity() {
-            let len = self.received.len();
-            let doubled = needed.max(2 * len);
-            let large = doubled.saturating_mul(LARGE_GROWTH / 2).min(self.bytes);
-            let is_large = doubled >= MOVED_BYTES_MAX;
-            // There can be too few addresses, for example if the system's administrator limits them.
-            if !(is_large && self.received.try_reserve_exact(large - len).is_ok()) {
-                self.received.reserve_exact(doubled.min(self.bytes) - len);
-            }
-        }
     }
 
     /// Moves what has come of the body of a job to where it stays, if it is large, and enough of it
@@ -194,13 +179,35 @@ impl BodyBuffer {
     /// The memory of the buffer in bytes. Pages of a large buffer beyond its received bytes take no
     /// memory.
     pub fn buffered_bytes(&self) -> usize {
-        let pages_bytes = self.received.len().next_multiple_of(PAGE_BYTES);
         let kept_bytes = self.kept.as_ref().map_or(0, |kept| match kept.bytes() {
             bytes if bytes < MOVED_BYTES_MAX => bytes,
             _ => kept.filled().next_multiple_of(PAGE_BYTES),
         });
-        self.received.capacity().min(pages_bytes) + kept_bytes
+        room_bytes(&self.received) + kept_bytes
     }
+}
+
+/// Makes room for `count` more bytes in a buffer that will have at most `bytes_max`. A large buffer
+/// grows in large steps.
+pub fn make_room(buffer: &mut Vec<u8>, count: usize, bytes_max: usize) {
+    let len = buffer.len();
+    let needed = len + count;
+    if needed > buffer.capacity() {
+        let bytes_max = bytes_max.max(needed);
+        let doubled = needed.max(2 * len);
+        let large = doubled.saturating_mul(LARGE_GROWTH / 2).min(bytes_max);
+        let is_large = doubled >= MOVED_BYTES_MAX;
+        // There can be too few addresses, for example if the system's administrator limits them.
+        if !(is_large && buffer.try_reserve_exact(large - len).is_ok()) {
+            buffer.reserve_exact(doubled.min(bytes_max) - len);
+        }
+    }
+}
+
+/// The memory of a buffer that [`make_room`] has grown, in bytes. Pages beyond its bytes take no
+/// memory.
+pub fn room_bytes(buffer: &Vec<u8>) -> usize {
+    buffer.capacity().min(buffer.len().next_multiple_of(PAGE_BYTES))
 }
 
 #[cfg(test)]

@@ -8,6 +8,12 @@ use crate::{Answer, Event, Outbox, Turn};
 /// call could need any amount of memory.
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
+/// After this many used bytes, a call of [`Dialect::input`] executes no further command. There are
+/// small requests without a reply that count no work. 32 KiB of the shortest take about a fifth of a
+/// millisecond. The server's usual pieces are shorter, but after the end of input, a piece can have
+/// megabytes.
+const INPUT_BYTES_MAX: usize = 32 * 1024;
+
 /// The result of [`Dialect::input`].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
@@ -39,9 +45,9 @@ impl Step {
 }
 
 /// Calls `step` with the unused part of `bytes` repeatedly. Stops when a step is stuck, the replies
-/// reach [`INPUT_REPLIES_BYTES`], or the slice of work is used up. Makes no step while a reply
-/// waits for its body and sessions wait for too many bodies: replies behind it would take memory,
-/// and no reader could free it.
+/// reach [`INPUT_REPLIES_BYTES`], the used bytes reach `INPUT_BYTES_MAX`, or the slice of work is
+/// used up. Makes no step while a reply waits for its body and sessions wait for too many bodies:
+/// replies behind it would take memory, and no reader could free it.
 pub fn take_steps(
     bytes: &[u8],
     turn: &mut Turn<'_>,
@@ -51,7 +57,7 @@ pub fn take_steps(
     turn.begin_slice();
     let enough = outbox.len() + INPUT_REPLIES_BYTES;
     let mut used = 0;
-    while outbox.len() < enough && !turn.slice_is_spent() {
+    while used < INPUT_BYTES_MAX && outbox.len() < enough && !turn.slice_is_spent() {
         if outbox.waits_for_body() && turn.has_many_loads() {
             break;
         }
@@ -117,10 +123,10 @@ pub trait Dialect: Send {
     /// - The last command is incomplete. The bytes of such a command are fewer than those of the
     ///   dialect's longest line.
     /// - The session waits for an event: see `wants_input`.
-    /// - [`Progress::more`] is true: the replies are long, or wait for a body, or the slice of work
-    ///   is used up. Then the owner does not wait for new bytes. It sends some replies or serves
-    ///   other sessions. Then it calls `input` again with the bytes that it keeps, even if it keeps
-    ///   none.
+    /// - [`Progress::more`] is true: the replies are long, or wait for a body, or many bytes are
+    ///   used, or the slice of work is used up. Then the owner does not wait for new bytes. It sends
+    ///   some replies or serves other sessions. Then it calls `input` again with the bytes that it
+    ///   keeps, even if it keeps none.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Handles an event that this session waited for. After this, the owner can pass the kept bytes

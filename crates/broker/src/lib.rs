@@ -41,7 +41,7 @@ pub use admission::disk::{DiskLimit, DiskLimits, DiskRoom};
 pub use admission::memory::Memory;
 pub use admission::queue_limit::QueueUsage;
 pub use answer::{Answer, Blocked, NotFound, Refusal};
-pub use body_buffer::{BodyBuffer, BodyCopy, Frame};
+pub use body_buffer::{BodyBuffer, BodyCopy, Frame, make_room, room_bytes};
 pub use broker::{Broker, BrokerError, Clock, HEAD_JOBS, OnProgress, Options};
 pub use caller::{Assignment, Caller, MoveRefusal, Peeked, RedriveRefusal, SetAsideRefusal};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};

@@ -4,8 +4,8 @@ use broker::INPUT_REPLIES_BYTES;
 
 use crate::packets::{
     CAN_DO, ECHO_REQ, ECHO_RES, ERROR, GET_STATUS, GRAB_JOB, JOB_ASSIGN, JOB_CREATED, NO_JOB,
-    RESET_ABILITIES, STATUS_RES, SUBMIT_JOB, SUBMIT_JOB_BG, SUBMIT_JOB_EPOCH, SUBMIT_JOB_SCHED,
-    WORK_COMPLETE, WORK_DATA, check, check_text, expect, received, request,
+    RESET_ABILITIES, SET_CLIENT_ID, STATUS_RES, SUBMIT_JOB, SUBMIT_JOB_BG, SUBMIT_JOB_EPOCH,
+    SUBMIT_JOB_SCHED, WORK_COMPLETE, WORK_DATA, check, check_text, expect, received, request,
 };
 use crate::world::{World, options};
 
@@ -244,6 +244,29 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
     assert_eq!(answers.matches("\n.\n").count(), 50);
     assert!(answers.len() > 50 * 40_000);
     assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 60_000);
+}
+
+#[test]
+fn short_commands_without_answers_are_executed_in_portions_to_the_last() {
+    let mut world = World::new();
+    let (a, b) = (world.connect(), world.connect());
+    let commands = request(SET_CLIENT_ID, "c").repeat(40_000);
+    let (mut more, _) = world.ask_for_slice(a, &commands);
+    let mut portions = 1;
+    while more {
+        (more, _) = world.ask_for_slice(a, b"");
+        portions += 1;
+    }
+    assert!(portions > 10, "{portions}");
+    assert_eq!(world.held_bytes(a), 0);
+    // The rest of a client's commands that comes after the end of its input is long, too.
+    world.send(b, &request(SUBMIT_JOB_BG, "f||x").repeat(2500));
+    world.take_received(b);
+    world.send_first(a, &[&b"drop function f\n"[..], &commands, b"version\n"].concat());
+    world.half_close(a);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(String::from_utf8_lossy(&world.take_received(a)), format!("OK\r\nOK {version}\n"));
+    assert!(world.has_ended(a));
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub(crate) const ERROR: u32 = 19;
 pub(crate) const STATUS_RES: u32 = 20;
 pub(crate) const SUBMIT_JOB_HIGH_BG: u32 = 32;
 pub(crate) const SUBMIT_JOB_LOW_BG: u32 = 34;
+pub(crate) const SET_CLIENT_ID: u32 = 22;
 pub(crate) const CAN_DO_TIMEOUT: u32 = 23;
 pub(crate) const WORK_EXCEPTION: u32 = 25;
 pub(crate) const WORK_DATA: u32 = 28;

@@ -1,7 +1,13 @@
 //! The items after a line that ends with a colon. Each item is one line, and an empty line ends the
 //! list.
 
+use broker::{make_room, room_bytes};
+
 use crate::line::without_cr;
+
+/// A list takes at most this many bytes at once. Each byte can end an item, so a long list takes many
+/// steps. The server's usual pieces of input have this size, too.
+const PIECE_BYTES: usize = 4 << 10;
 
 /// A list of items, from its first byte to its complete arrival. Each byte is searched only once
 /// for a line end, even if an item is long.
@@ -20,30 +26,41 @@ pub(crate) struct ItemList {
 /// The result of adding bytes.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Progress {
-    /// All bytes belong to the list, which continues.
-    GoesOn,
+    /// The list has used this many bytes, and continues.
+    GoesOn(usize),
     /// The list ended after this many bytes.
     Ended(usize),
 }
 
 impl ItemList {
-    /// Adds bytes, up to the end of the list.
-    pub(crate) fn gather(&mut self, stretch: &[u8]) -> Progress {
+    /// Adds up to [`PIECE_BYTES`] bytes, or up to the end of the list. The list has at most
+    /// `bytes_max` bytes before the call.
+    pub(crate) fn gather(&mut self, stretch: &[u8], bytes_max: usize) -> Progress {
+        let stretch = &stretch[..stretch.len().min(PIECE_BYTES)];
+        // One more byte, because a carriage return at the end does not count.
+        let room_max = bytes_max.saturating_add(PIECE_BYTES + 1);
         let mut used = 0;
         while let Some(line_feed) = memchr::memchr(b'\n', &stretch[used..]) {
-            self.bytes.extend_from_slice(&stretch[used..used + line_feed]);
-            used += line_feed + 1;
-            let line = without_cr(&self.bytes[self.line_start..]);
+            let line_feed = used + line_feed;
+            self.add(&stretch[used..=line_feed], room_max);
+            used = line_feed + 1;
+            let line = without_cr(&self.bytes[self.line_start..self.bytes.len() - 1]);
+            let line_end = self.line_start + line.len();
             if line.is_empty() {
                 self.bytes.truncate(self.line_start);
                 return Progress::Ended(used);
             }
-            self.bytes.truncate(self.line_start + line.len());
+            self.bytes.truncate(line_end);
             self.bytes.push(b'\n');
             self.line_start = self.bytes.len();
         }
-        self.bytes.extend_from_slice(&stretch[used..]);
-        Progress::GoesOn
+        self.add(&stretch[used..], room_max);
+        Progress::GoesOn(stretch.len())
+    }
+
+    fn add(&mut self, bytes: &[u8], room_max: usize) {
+        make_room(&mut self.bytes, bytes.len(), room_max);
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Number of bytes of the items so far, including line feeds. A carriage return as the last
@@ -54,7 +71,7 @@ impl ItemList {
 
     /// Number of bytes of memory for the items.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.bytes.capacity()
+        room_bytes(&self.bytes)
     }
 
     /// The next item of a complete list, until [`Self::pass_item`].
@@ -79,11 +96,14 @@ impl ItemList {
 mod tests {
     use super::*;
 
+    /// The limit of bytes of a list.
+    const BYTES_MAX: usize = 15 << 20;
+
     fn gathered(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<usize>) {
         let mut list = ItemList::default();
         let mut used = 0;
         for stretch in bytes.chunks(piece) {
-            if let Progress::Ended(count) = list.gather(stretch) {
+            if let Progress::Ended(count) = list.gather(stretch, BYTES_MAX) {
                 let items = std::iter::from_fn(|| {
                     let item = list.next_item()?.to_vec();
                     list.pass_item();
@@ -106,5 +126,34 @@ mod tests {
         }
         assert_eq!(gathered(b"\nx", 5), (Vec::new(), Some(1)));
         assert_eq!(gathered(b"one\ntwo\n", 3), (Vec::new(), None));
+    }
+
+    #[test]
+    fn a_list_takes_its_bytes_in_pieces() {
+        let lines = b"x\n".repeat(PIECE_BYTES);
+        let mut list = ItemList::default();
+        assert_eq!(list.gather(&lines, BYTES_MAX), Progress::GoesOn(PIECE_BYTES));
+        assert_eq!(list.bytes(), PIECE_BYTES);
+    }
+
+    #[test]
+    fn a_large_list_does_not_move_and_its_memory_follows_what_came() {
+        for (last_byte, end_bytes) in [(b'\n', 1), (b'x', 2)] {
+            let mut piece = vec![b'x'; PIECE_BYTES];
+            piece[PIECE_BYTES - 1] = last_byte;
+            let (mut list, mut place) = (ItemList::default(), None);
+            while list.bytes() < BYTES_MAX {
+                assert_eq!(list.gather(&piece, BYTES_MAX), Progress::GoesOn(PIECE_BYTES));
+                assert!(list.buffered_bytes() <= 2 * list.bytes());
+                if list.bytes() >= 1 << 20 {
+                    assert!(list.buffered_bytes() < list.bytes() + PIECE_BYTES);
+                    let at = list.bytes.as_ptr();
+                    assert_eq!(*place.get_or_insert(at), at, "after {} bytes", list.bytes());
+                }
+            }
+            let at = list.bytes.as_ptr();
+            assert_eq!(list.gather(b"\n\n", BYTES_MAX), Progress::Ended(end_bytes));
+            assert_eq!(list.bytes.as_ptr(), at, "there is room for the end");
+        }
     }
 }

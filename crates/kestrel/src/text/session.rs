@@ -125,13 +125,17 @@ impl TextSession {
 
     fn read_items(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::Items(_, items) = &mut self.reading.0 else { return 0 };
-        let progress = items.gather(bytes);
-        if items.bytes() > self.client.server.options().item_bytes_max as usize {
+        let bytes_max = self.client.server.options().item_bytes_max as usize;
+        let progress = items.gather(bytes, bytes_max);
+        if items.bytes() > bytes_max {
             error(outbox, AT_ONCE, b"Too many bytes in one list.");
             self.client.end(turn);
             return 0;
         }
-        let Progress::Ended(count) = progress else { return bytes.len() };
+        let count = match progress {
+            Progress::GoesOn(count) => return count,
+            Progress::Ended(count) => count,
+        };
         if let Reading::Items(request, items) = mem::replace(&mut self.reading.0, Reading::Line) {
             self.execute(request, items, turn, outbox);
         }

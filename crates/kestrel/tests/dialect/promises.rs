@@ -269,12 +269,27 @@ fn a_long_list_is_stored_in_slices_and_answered_at_its_end() {
 }
 
 #[test]
+fn a_long_list_is_read_in_slices() {
+    let mut world = World::new();
+    let client = world.connect_text();
+    let list = format!("put q:\n{}", "x\n".repeat(100_000));
+    let (mut more, _) = world.ask_for_slice(client, list.as_bytes());
+    let mut slices = 1;
+    while more {
+        (more, _) = world.ask_for_slice(client, b"");
+        slices += 1;
+    }
+    assert!(slices > 5, "{slices}");
+    assert_eq!(world.say(client, "\n"), "+100000\n");
+}
+
+#[test]
 fn a_large_item_of_a_list_is_copied_in_slices() {
     let mut world = World::new();
     let client = world.connect_text();
     let large = "x".repeat(8 << 20);
-    let (mut more, mut received) =
-        world.ask_for_slice(client, format!("put q:\n{large}\ny\n\n").as_bytes());
+    world.send(client, format!("put q:\n{large}\ny\n").as_bytes());
+    let (mut more, mut received) = world.ask_for_slice(client, b"\n");
     let mut slices = 1;
     while more {
         assert!(received.is_empty());

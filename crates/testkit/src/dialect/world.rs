@@ -185,7 +185,8 @@ impl World {
     pub fn ask_for_slice(&mut self, index: usize, bytes: &[u8]) -> (bool, Vec<u8>) {
         let connection = &mut self.connections[index];
         connection.unread.extend_from_slice(bytes);
-        let more = connection.present_once(&mut self.broker.turn(self.now)).more;
+        let Progress { used, more } = connection.present_once(0, &mut self.broker.turn(self.now));
+        connection.unread.drain(..used);
         self.send_replies(index);
         self.deliver_events();
         (more, self.take_received(index))
@@ -419,19 +420,23 @@ impl Connection {
     }
 
     fn present(&mut self, turn: &mut Turn<'_>) {
+        // The used bytes are removed only at the end, because each removal moves the others.
+        let mut start = 0;
         loop {
-            let Progress { used, more } = self.present_once(turn);
-            if !more && (used == 0 || self.unread.is_empty()) {
-                return;
+            let Progress { used, more } = self.present_once(start, turn);
+            start += used;
+            if !more && (used == 0 || start == self.unread.len()) {
+                break;
             }
         }
+        self.unread.drain(..start);
     }
 
-    fn present_once(&mut self, turn: &mut Turn<'_>) -> Progress {
+    /// Passes the client's bytes from the index `start` on to the session.
+    fn present_once(&mut self, start: usize, turn: &mut Turn<'_>) -> Progress {
         let unsent = self.outbox.len();
-        let progress = self.session.input(&self.unread, turn, &mut self.outbox);
+        let progress = self.session.input(&self.unread[start..], turn, &mut self.outbox);
         self.longest_answer = self.longest_answer.max(self.outbox.len() - unsent);
-        self.unread.drain(..progress.used);
         progress
     }
 }
