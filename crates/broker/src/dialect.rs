@@ -9,9 +9,9 @@ use crate::{Answer, Event, Outbox, Turn};
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
 /// After this many used bytes, a call of [`Dialect::input`] executes no further command. There are
-/// small requests without a reply that count no work. 32 KiB of the shortest take about a fifth of a
-/// millisecond. The server's usual pieces are shorter, but after the end of input, a piece can have
-/// megabytes.
+/// small requests without a reply that count no work. 32 KiB of the shortest take about a fifth of
+/// a millisecond. The server's usual pieces are shorter, but after the end of input, a piece can
+/// have megabytes.
 const INPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// The result of [`Dialect::input`].
@@ -124,9 +124,9 @@ pub trait Dialect: Send {
     ///   dialect's longest line.
     /// - The session waits for an event: see `wants_input`.
     /// - [`Progress::more`] is true: the replies are long, or wait for a body, or many bytes are
-    ///   used, or the slice of work is used up. Then the owner does not wait for new bytes. It sends
-    ///   some replies or serves other sessions. Then it calls `input` again with the bytes that it
-    ///   keeps, even if it keeps none.
+    ///   used, or the slice of work is used up. Then the owner does not wait for new bytes. It
+    ///   sends some replies or serves other sessions. Then it calls `input` again with the bytes
+    ///   that it keeps, even if it keeps none.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Handles an event that this session waited for. After this, the owner can pass the kept bytes

@@ -20,8 +20,8 @@ use crate::reply::{self, AT_ONCE, DROP_INTERRUPTED, not_submitted};
 const LINE_BYTES_MAX: usize = 8192;
 
 /// The limit of events that wait behind a list. A client that reads its list gets there only if its
-/// jobs report tens of thousands of times per second. At its end, a session frees all these events at
-/// once, which takes about a quarter of a millisecond.
+/// jobs report tens of thousands of times per second. At its end, a session frees all these events
+/// at once, which takes about a quarter of a millisecond.
 const LATE_EVENTS_MAX: usize = 4096;
 
 /// One connection that speaks Gearman's protocol, without I/O. The session replies to each command

@@ -39,10 +39,10 @@ pub(crate) struct Client {
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
     /// The open reads of each queue, oldest first. The policy limits their number per queue, and
-    /// [`OPEN_QUEUES_MAX`] the number of queues. No list is empty. A read stays in its list after it
-    /// has timed out, or after its queue was removed. A close means the oldest read of the list. If a
-    /// timed-out read were missing, the client's close of this read would finish the item of a later
-    /// read.
+    /// [`OPEN_QUEUES_MAX`] the number of queues. No list is empty. A read stays in its list after
+    /// it has timed out, or after its queue was removed. A close means the oldest read of the list.
+    /// If a timed-out read were missing, the client's close of this read would finish the item of a
+    /// later read.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// An estimate of the memory of `open`, in bytes.
     open_bytes: usize,

@@ -5,8 +5,8 @@ use broker::{make_room, room_bytes};
 
 use crate::line::without_cr;
 
-/// A list takes at most this many bytes at once. Each byte can end an item, so a long list takes many
-/// steps. The server's usual pieces of input have this size, too.
+/// A list takes at most this many bytes at once. Each byte can end an item, so a long list takes
+/// many steps. The server's usual pieces of input have this size, too.
 const PIECE_BYTES: usize = 4 << 10;
 
 /// A list of items, from its first byte to its complete arrival. Each byte is searched only once
