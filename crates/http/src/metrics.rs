@@ -1,11 +1,12 @@
-//! Collects metrics in a short turn of the broker, and formats them after the turn.
+//! Collects metrics in short turns of the broker, and formats them after the turns.
 
 use std::collections::BTreeMap;
 
 use broker::crons::CronCounts;
+use broker::policy::Name;
 use broker::{
-    Broker, CommitSizes, DiskRoom, JobTimes, LogStats, Memory, Millis, PutRefusal, QueueStats,
-    QueueUsage, Status, Totals, Turn,
+    Broker, CommitSizes, DiskRoom, JobTimes, LogStats, Memory, Millis, PutRefusal, QueueId,
+    QueueStats, QueueUsage, Status, Totals, Turn,
 };
 use histogram::Histogram as Values;
 
@@ -52,7 +53,57 @@ pub struct ProcessFacts {
     pub is_stopping: bool,
 }
 
-/// The numbers that a turn of the broker reads.
+/// Some queues, as turns of the broker read them. A turn holds the lock, so it makes no labels.
+#[derive(Debug, Default)]
+pub(crate) struct QueueRows {
+    /// The queues with labels.
+    rows: Vec<QueueRow>,
+    /// The jobs of the queues without labels.
+    other: QueueStats,
+}
+
+#[derive(Debug)]
+struct QueueRow {
+    name: Name,
+    stats: QueueStats,
+    /// How long the first jobs of keys have waited in a fair queue, longest first.
+    key_heads_ms: Vec<u64>,
+}
+
+impl QueueRows {
+    pub(crate) fn add(&mut self, turn: &Turn<'_>, queue: QueueId) {
+        let (name, stats) = (turn.queue_name(queue), turn.queue_stats_of(queue));
+        if has_label(name) {
+            let (name, key_heads_ms) = (name.into(), turn.oldest_key_heads_ms(name));
+            self.rows.push(QueueRow { name, stats, key_heads_ms });
+        } else {
+            let other = &mut self.other;
+            other.ready += stats.ready;
+            other.delayed += stats.delayed;
+            other.leased += stats.leased;
+            other.buried += stats.buried;
+        }
+    }
+
+    /// Counts all jobs that are not in these rows as jobs of `other`. The turn that read the totals
+    /// can be a later one than those that read the rows.
+    pub(crate) fn count_others(&mut self, totals: &Totals) {
+        let shown = |number: fn(&QueueStats) -> u64| -> u64 {
+            self.rows.iter().map(|row| number(&row.stats)).sum()
+        };
+        // The rows can be older than the totals. So a sum of them can exceed its total.
+        let rest = |total: u64, number| total.saturating_sub(shown(number));
+        self.other = QueueStats {
+            ready: rest(totals.ready, |queue| queue.ready),
+            delayed: rest(totals.delayed, |queue| queue.delayed),
+            leased: rest(totals.leased, |queue| queue.leased),
+            buried: rest(totals.buried, |queue| queue.buried),
+            ..QueueStats::default()
+        };
+    }
+}
+
+/// The numbers that turns of the broker read.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     totals: Totals,
@@ -64,65 +115,70 @@ pub(crate) struct Gathered {
     queues: BTreeMap<String, QueueStats>,
     /// How long the first jobs of keys have waited in fair queues, longest first, by label.
     key_heads_ms: BTreeMap<String, Vec<u64>>,
+    /// The jobs of all other queues.
+    other: QueueStats,
     /// What entries with schedules have done, by name.
-    crons: Vec<(String, CronCounts)>,
+    crons: Vec<(Name, CronCounts)>,
 }
 
 impl Gathered {
-    /// Reads only the totals and these queues, so other queues cost no time.
-    pub(crate) fn of<'a>(turn: &Turn<'_>, names: impl IntoIterator<Item = &'a [u8]>) -> Gathered {
-        let mut key_heads_ms = BTreeMap::new();
-        let queues = names.into_iter().filter_map(|name| {
-            let (label, stats) = (label(name)?, turn.queue_stats(name)?);
-            let heads = turn.oldest_key_heads_ms(name);
-            if !heads.is_empty() {
-                key_heads_ms.insert(label.clone(), heads);
-            }
-            Some((label, stats))
-        });
-        let queues = queues.collect();
+    /// Reads what is not about a single queue.
+    pub(crate) fn of(turn: &Turn<'_>) -> Gathered {
         Gathered {
             totals: turn.totals(),
             times: turn.job_times(),
             log: turn.log_stats(),
             draining: turn.draining(),
             status: turn.status(),
-            queues,
-            key_heads_ms,
-            crons: turn.crons().map(|it| (escaped_name(&it.entry.name), it.counts)).collect(),
+            queues: BTreeMap::new(),
+            key_heads_ms: BTreeMap::new(),
+            other: QueueStats::default(),
+            crons: turn.crons().map(|it| (it.entry.name.clone(), it.counts)).collect(),
         }
     }
 
-    /// The sums over all queues that count as `other`.
-    fn other(&self) -> QueueStats {
-        let shown = |number: fn(&QueueStats) -> u64| self.queues.values().map(number).sum::<u64>();
-        // The totals include the shown queues, so this cannot underflow. `saturating_sub` makes
-        // sure that even a wrong counter cannot cause a panic here.
-        let rest = |total: u64, number| total.saturating_sub(shown(number));
-        let totals = &self.totals;
-        QueueStats {
-            ready: rest(totals.ready, |queue| queue.ready),
-            delayed: rest(totals.delayed, |queue| queue.delayed),
-            leased: rest(totals.leased, |queue| queue.leased),
-            buried: rest(totals.buried, |queue| queue.buried),
-            ..QueueStats::default()
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Makes the labels of these queues. Call this without a turn.
+    pub(crate) fn with(mut self, queues: QueueRows) -> Gathered {
+        self.other = queues.other;
+        for QueueRow { name, stats, key_heads_ms } in queues.rows {
+            let label = escaped_name(&name);
+            if !key_heads_ms.is_empty() {
+                self.key_heads_ms.insert(label.clone(), key_heads_ms);
+            }
+            self.queues.insert(label, stats);
         }
+        self
     }
 }
 
-/// The label of a queue, or `None` if it counts as `other`. Different names have different labels.
-fn label(name: &[u8]) -> Option<String> {
-    let is_shown = name.len() <= LABEL_NAME_BYTES_MAX && name != OTHER.as_bytes();
-    is_shown.then(|| escaped_name(name))
+/// Whether a queue has a label of its own. Otherwise it counts as `other`. Different names have
+/// different labels: see [`escaped_name`].
+fn has_label(name: &[u8]) -> bool {
+    name.len() <= LABEL_NAME_BYTES_MAX && name != OTHER.as_bytes()
 }
 
 /// The name of a queue as text. Different names have different texts. A byte that is not UTF-8
 /// becomes `\x` and its hexadecimal value. A backslash is doubled.
 pub fn escaped_name(name: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        text.push_str(&chunk.valid().replace('\\', "\\\\"));
-        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+        for letter in chunk.valid().chars() {
+            if letter == '\\' {
+                text.push('\\');
+            }
+            text.push(letter);
+        }
+        // Names can have thousands of such bytes, and a page many names. So this calls no formatter.
+        for byte in chunk.invalid() {
+            text.push_str("\\x");
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 0xf)]));
+        }
     }
     text
 }
@@ -268,17 +324,19 @@ fn render_server(
     }
 }
 
-fn render_crons(page: &mut Exposition, crons: &[(String, CronCounts)]) {
+fn render_crons(page: &mut Exposition, crons: &[(Name, CronCounts)]) {
     if crons.is_empty() {
         return;
     }
+    let crons: Vec<(String, &CronCounts)> =
+        crons.iter().map(|(name, counts)| (escaped_name(name), counts)).collect();
     page.metric("lineshaft_cron_fired_total", Counter, "Jobs that [[cron]] entries have put.");
-    for (name, counts) in crons {
+    for (name, counts) in &crons {
         page.sample(&[("name", name)], counts.fired);
     }
     let help = "Instants at which [[cron]] entries have put no job, by reason.";
     page.metric("lineshaft_cron_skipped_total", Counter, help);
-    for (name, counts) in crons {
+    for (name, counts) in &crons {
         let reasons =
             [("overlap", counts.overlaps), ("missed", counts.missed), ("refused", counts.refused)];
         for (reason, count) in reasons {
@@ -290,9 +348,8 @@ fn render_crons(page: &mut Exposition, crons: &[(String, CronCounts)]) {
 fn render_queues(page: &mut Exposition, gathered: &Gathered) {
     let help = "Jobs by queue and state; the queue `other` sums up all queues that are not shown.";
     page.metric("lineshaft_jobs", Gauge, help);
-    let other = gathered.other();
     let shown = gathered.queues.iter().map(|(label, stats)| (label.as_str(), stats));
-    for (queue, stats) in shown.clone().chain([(OTHER, &other)]) {
+    for (queue, stats) in shown.clone().chain([(OTHER, &gathered.other)]) {
         let states = [
             ("ready", stats.ready),
             ("reserved", stats.leased),
@@ -532,11 +589,12 @@ mod tests {
 
     #[test]
     fn different_names_have_different_labels() {
-        assert_eq!(label("naïve".as_bytes()).as_deref(), Some("naïve"));
-        assert_eq!(label(b"a\xffb").as_deref(), Some("a\\xffb"));
-        assert_eq!(label(b"a\\xffb").as_deref(), Some("a\\\\xffb"));
-        assert_eq!(label(&[b'n'; LABEL_NAME_BYTES_MAX + 1]), None);
-        assert_eq!(label(b"other"), None);
+        assert_eq!(escaped_name("naïve".as_bytes()), "naïve");
+        assert_eq!(escaped_name(b"a\xffb\x80\0"), "a\\xffb\\x80\0");
+        assert_eq!(escaped_name(b"a\\xffb"), "a\\\\xffb");
+        assert!(has_label(&[b'n'; LABEL_NAME_BYTES_MAX]));
+        assert!(!has_label(&[b'n'; LABEL_NAME_BYTES_MAX + 1]));
+        assert!(!has_label(b"other"));
     }
 
     #[test]
@@ -546,11 +604,21 @@ mod tests {
         for queue in ["default", "a", "b", "c", "other"] {
             put(&mut turn, queue.as_bytes());
         }
-        let gathered = Gathered::of(&turn, turn.queue_names().take(2));
-        let labels: Vec<&str> = gathered.queues.keys().map(String::as_str).collect();
+        let gathered = |count| {
+            let mut queues = QueueRows::default();
+            for name in turn.queue_names().take(count) {
+                queues.add(&turn, turn.queue_id(name).unwrap());
+            }
+            (Gathered::of(&turn), queues)
+        };
+        let (some, mut queues) = gathered(2);
+        queues.count_others(some.totals());
+        let some = some.with(queues);
+        let labels: Vec<&str> = some.queues.keys().map(String::as_str).collect();
         assert_eq!(labels, ["a", "default"]);
-        assert_eq!(gathered.other().ready, 3);
-        let all = Gathered::of(&turn, turn.queue_names());
-        assert_eq!((all.queues.len(), all.other().ready), (4, 1));
+        assert_eq!(some.other.ready, 3);
+        let (all, queues) = gathered(5);
+        let all = all.with(queues);
+        assert_eq!((all.queues.len(), all.other.ready), (4, 1));
     }
 }

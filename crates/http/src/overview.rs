@@ -1,17 +1,21 @@
 //! The server's own pages: liveness, readiness, and metrics.
 
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use broker::{Broker, Clock, Millis};
+use broker::{Millis, QueueCursor};
 use hyper::{Method, StatusCode};
 
 use crate::answer::{Answer, HTML, TEXT, answer, complete, method_not_allowed, only_looks};
+use crate::door::Door;
 use crate::exposition::CONTENT_TYPE;
-use crate::metrics::{Gathered, Health, Identity, ProcessFacts, QueueTimes, RequestTimes, render};
+use crate::metrics::{
+    Gathered, Health, Identity, ProcessFacts, QueueRows, QueueTimes, RequestTimes, render,
+};
 
 /// The index page, for people.
 fn index(overview: &Overview) -> String {
@@ -37,10 +41,8 @@ pub type QueueNames = Pin<Box<dyn Future<Output = Vec<Box<[u8]>>> + Send>>;
 
 /// The server's own site.
 pub struct Overview {
-    /// The broker whose health and metrics this site reports.
-    pub broker: Broker,
-    /// The clock of the broker.
-    pub clock: Clock,
+    /// The door to the broker whose health and metrics this site reports.
+    pub door: Door,
     /// Version of the server.
     pub version: &'static str,
     /// When the server started, by the clock of the broker.
@@ -63,7 +65,7 @@ pub struct Overview {
 
 impl std::fmt::Debug for Overview {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Overview").field("broker", &self.broker).finish_non_exhaustive()
+        formatter.debug_struct("Overview").field("door", &self.door).finish_non_exhaustive()
     }
 }
 
@@ -71,19 +73,20 @@ impl Overview {
     /// Why the server is not ready; `None` if it is ready. A server with a full log is ready:
     /// workers must still reach the server to finish jobs, because finished jobs make room.
     fn unready(&self) -> Option<String> {
-        if let Some(failure) = self.broker.failure() {
+        let broker = self.door.broker();
+        if let Some(failure) = broker.failure() {
             return Some(format!("the log failed: {failure}"));
         }
         if (self.process)().is_stopping {
             return Some("stopping".to_owned());
         }
-        if !self.broker.may_answer(|| (self.clock)()) {
+        if !broker.may_answer(|| self.door.now()) {
             return Some("the stream of the cluster does not answer".to_owned());
         }
-        if self.broker.draining() {
+        if broker.draining() {
             return Some("draining: new jobs are refused".to_owned());
         }
-        let turn = self.broker.turn((self.clock)());
+        let turn = self.door.turn();
         (turn.reads_blocked() && turn.writes_blocked())
             .then(|| "the status is quiescent".to_owned())
     }
@@ -91,26 +94,27 @@ impl Overview {
     /// Takes a turn, which proves that the broker is not stuck. If the broker is stuck, the server
     /// does not respond, and the probe times out.
     fn live(&self) -> Answer {
-        drop(self.broker.turn((self.clock)()));
+        drop(self.door.turn());
         answer(StatusCode::OK, TEXT, "live\n")
     }
 
     fn ready(&self) -> Answer {
+        let broker = self.door.broker();
         match self.unready() {
             Some(reason) => {
                 answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {reason}\n"))
             }
-            None if self.broker.disk_room().is_some_and(|room| room.is_critical) => answer(
+            None if broker.disk_room().is_some_and(|room| room.is_critical) => answer(
                 StatusCode::OK,
                 TEXT,
                 "ready, but the disk has less free room than disk.critical: new jobs are refused\n",
             ),
-            None if self.broker.is_full() => answer(
+            None if broker.is_full() => answer(
                 StatusCode::OK,
                 TEXT,
                 "ready, but the log has no room: new jobs are refused\n",
             ),
-            None if self.broker.memory_usage().is_full() => answer(
+            None if broker.memory_usage().is_full() => answer(
                 StatusCode::OK,
                 TEXT,
                 "ready, but the memory is full: new jobs are refused\n",
@@ -130,40 +134,69 @@ impl Overview {
     }
 
     fn has_all_jobs(&self) -> bool {
-        let most = self.broker.job_count_limit();
-        most.is_some_and(|most| self.broker.turn((self.clock)()).totals().jobs() >= most)
+        let most = self.door.broker().job_count_limit();
+        most.is_some_and(|most| self.door.turn().totals().jobs() >= most)
     }
 
     fn has_all_queues(&self) -> bool {
-        let most = self.broker.queue_usage().most;
-        most.is_some_and(|most| self.broker.turn((self.clock)()).totals().queues >= most as u64)
+        let most = self.door.broker().queue_usage().most;
+        most.is_some_and(|most| self.door.turn().totals().queues >= most as u64)
     }
 
     /// Reads the numbers of all queues, if there are few. `None` if some queues have no metrics of
     /// their own.
-    fn gather_all(&self) -> Option<Gathered> {
-        let turn = self.broker.turn((self.clock)());
-        let has_few = turn.totals().queues <= self.queues_max as u64;
-        has_few.then(|| Gathered::of(&turn, turn.queue_names()))
+    async fn gather_all(&self) -> Option<Gathered> {
+        let (mut cursor, mut queues) = (QueueCursor::default(), QueueRows::default());
+        let walk = self.door.slices(|turn| {
+            if turn.totals().queues > self.queues_max as u64 {
+                return ControlFlow::Break(None);
+            }
+            while !turn.slice_is_spent() {
+                let Some(queue) = turn.next_queue(&mut cursor) else {
+                    return ControlFlow::Break(Some(Gathered::of(turn)));
+                };
+                queues.add(turn, queue);
+            }
+            ControlFlow::Continue(())
+        });
+        let gathered = walk.await?;
+        Some(gathered.with(queues))
     }
 
-    fn gather(&self, names: &[Box<[u8]>]) -> Gathered {
-        let turn = self.broker.turn((self.clock)());
-        Gathered::of(&turn, names.iter().map(|name| &name[..]))
+    /// Reads the numbers of these queues. All others count as `other`.
+    async fn gather(&self, names: &[Box<[u8]>]) -> Gathered {
+        let (mut names, mut queues) = (names.iter(), QueueRows::default());
+        let walk = self.door.slices(|turn| {
+            while !turn.slice_is_spent() {
+                let Some(name) = names.next() else {
+                    return ControlFlow::Break(Gathered::of(turn));
+                };
+                turn.count_work(1);
+                // The name of a removed queue can stand for another queue, which has its own name.
+                let queue = turn.queue_id(name).filter(|queue| *turn.queue_name(*queue) == **name);
+                if let Some(queue) = queue {
+                    queues.add(turn, queue);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        let gathered = walk.await;
+        queues.count_others(gathered.totals());
+        gathered.with(queues)
     }
 
     /// When the server started, by the wall clock.
     fn started_at(&self) -> Millis {
-        self.broker.turn((self.clock)()).wall_at(self.started)
+        self.door.turn().wall_at(self.started)
     }
 
     async fn metrics(&self) -> Answer {
-        let gathered = match self.gather_all() {
+        let gathered = match self.gather_all().await {
             Some(all) => all,
-            None => self.gather(&(self.choose_queues)().await),
+            None => self.gather(&(self.choose_queues)().await).await,
         };
         let identity = Identity { version: self.version, started_at: self.started_at() };
-        let health = Health::of(&self.broker, self.unready().is_none());
+        let health = Health::of(self.door.broker(), self.unready().is_none());
         let (requests, queues) = ((self.requests)(), (self.queue_times)());
         let text = render(&gathered, identity, &health, (self.process)(), &requests, &queues);
         answer(StatusCode::OK, CONTENT_TYPE, text)
@@ -201,20 +234,28 @@ pub fn health_router(overview: Arc<Overview>) -> Router {
 
 #[cfg(test)]
 mod tests {
-    use broker::EngineSetup;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use broker::{
+        Answer, Body, Broker, Clock, EngineSetup, Event, Limits, Mailbox, NewJob, SessionId,
+    };
     use tokio::runtime::Builder;
 
     use super::*;
 
-    /// The time of a new cluster begins at 0.
-    #[test]
-    fn the_start_is_a_time_of_the_wall_clock() {
-        let (started, now) = (Millis(1_000), Millis(61_000));
-        let broker = Broker::memory(EngineSetup::default(), started);
-        assert!(broker.turn(now).set_wall(now, Millis(1_700_000_060_000)));
-        let overview = Overview {
-            broker,
-            clock: Arc::new(move || now),
+    /// The mailbox that gets the alarms.
+    struct Deaf;
+
+    impl Mailbox for Deaf {
+        fn deliver(&self, _session: SessionId, _event: Answer<Event>) {}
+        fn released(&self) {}
+        fn alarm(&self, _at: Millis) {}
+    }
+
+    fn overview(broker: Broker, clock: Clock, started: Millis) -> Overview {
+        broker.add_mailbox(Arc::new(Deaf));
+        Overview {
+            door: Door::open(broker, clock),
             version: "1.2.3",
             started,
             has_console: false,
@@ -224,11 +265,74 @@ mod tests {
             requests: Box::new(Vec::<RequestTimes>::new),
             queue_times: Box::new(Vec::<QueueTimes>::new),
             process: Box::new(ProcessFacts::default),
-        };
+        }
+    }
+
+    fn metrics(overview: &Overview) -> String {
         let runtime = Builder::new_current_thread().build().unwrap();
         let answer = runtime.block_on(overview.metrics());
-        let text = str::from_utf8(answer.body()).unwrap();
+        str::from_utf8(answer.body()).unwrap().to_owned()
+    }
+
+    /// The time of a new cluster begins at 0.
+    #[test]
+    fn the_start_is_a_time_of_the_wall_clock() {
+        let (started, now) = (Millis(1_000), Millis(61_000));
+        let broker = Broker::memory(EngineSetup::default(), started);
+        assert!(broker.turn(now).set_wall(now, Millis(1_700_000_060_000)));
+        let text = metrics(&overview(broker, Arc::new(move || now), started));
         let line = "process_start_time_seconds 1700000000";
         assert!(text.lines().any(|found| found == line), "{text}");
+    }
+
+    /// The page of this many queues with one job each, and the number of turns for it. The page shows
+    /// all queues, or all but the first one.
+    fn page_and_turns(queues: usize, shows_all: bool) -> (String, usize) {
+        let now = Millis(1_000);
+        let limits = Limits { slice_units: 4 };
+        let broker = Broker::memory(EngineSetup { limits, ..EngineSetup::default() }, now);
+        let names: Vec<Box<[u8]>> =
+            (0..queues).map(|number| format!("q{number}").into_bytes().into()).collect();
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = turns.clone();
+        let clock: Clock = Arc::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            now
+        });
+        let mut overview = overview(broker.clone(), clock, now);
+        for name in &names {
+            let mut turn = broker.turn(now);
+            let session = turn.open_reader_session(0);
+            turn.caller(session).use_queue(name);
+            let body = Body::from(&b"x"[..]);
+            turn.caller(session).put(NewJob::default(), body).value.unwrap();
+            turn.close_session(session);
+        }
+        if !shows_all {
+            overview.queues_max = queues - 1;
+            overview.choose_queues = Box::new(move || -> QueueNames {
+                let chosen = names[1..].to_vec();
+                Box::pin(async move { chosen })
+            });
+        }
+        let text = metrics(&overview);
+        (text, turns.load(Ordering::Relaxed))
+    }
+
+    /// In one turn, many queues would delay all clients.
+    #[test]
+    fn the_numbers_of_many_queues_are_read_in_many_turns() {
+        for (shows_all, others) in [(true, 0), (false, 1)] {
+            let (_, few) = page_and_turns(1, shows_all);
+            let (text, many) = page_and_turns(41, shows_all);
+            // Four queues are a slice.
+            assert!(many >= few + 9, "{few} and {many} turns");
+            let has_job = |line: &&str| {
+                line.starts_with("lineshaft_jobs{queue=\"q") && line.ends_with("state=\"ready\"} 1")
+            };
+            assert_eq!(text.lines().filter(has_job).count(), 41 - others, "{text}");
+            let line = format!("lineshaft_jobs{{queue=\"other\",state=\"ready\"}} {others}");
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
     }
 }

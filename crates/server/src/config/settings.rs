@@ -24,8 +24,8 @@ const ITEM_BYTES_MIN: u64 = 1 << 10;
 /// Length of the longest prefix. The length of a handle is limited to 63 bytes, and the job's id
 /// also needs room.
 const HANDLE_PREFIX_BYTES_MAX: usize = 46;
-/// Limit of queues with metrics of their own. The limit exists because the server holds the
-/// broker's lock while it reads the metrics of queues.
+/// Limit of queues with metrics of their own. The limit exists because each of them has at least
+/// eight lines on the page.
 const METRICS_QUEUES_LIMIT: usize = 10_000;
 /// Limit of I/O threads. More threads would only contend for the broker's lock.
 const IO_THREADS_MAX: usize = 64;

@@ -97,8 +97,9 @@ pub(crate) fn overview(
         cluster: facts_of.facts(),
         ..facts::process_facts(&limits, inbox.is_stopping())
     };
+    let door = Door::open(broker.clone(), clock);
     let api = Api::new(Setup {
-        door: Door::open(broker.clone(), clock.clone()),
+        door: door.clone(),
         info: api::ServerInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: facts::host_name(),
@@ -111,7 +112,7 @@ pub(crate) fn overview(
         bodies: config.http.bodies.clone(),
         has_console: config.http.console,
         body_bytes_max: config.http.body_bytes as usize,
-        backup: backup::begin(broker.clone(), config.data.folder().map(Into::into)),
+        backup: backup::begin(broker, config.data.folder().map(Into::into)),
         reload: reload_of(reloader.clone()),
         show_setting: show_value,
         connections: Box::new(AllConnections(inboxes.to_vec())),
@@ -127,8 +128,7 @@ pub(crate) fn overview(
     let (top, times) = (api.top_queues(config.metrics.queues_max), api.clone());
     let measured: Vec<Protocol> = listeners.iter().map(|one| one.protocol).collect();
     let overview = Overview {
-        broker,
-        clock,
+        door,
         version: env!("CARGO_PKG_VERSION"),
         started,
         has_console: config.http.console,
