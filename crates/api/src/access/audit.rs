@@ -34,13 +34,11 @@ const REFUSALS_MAX: usize = 200;
 /// one-time codes, each of them at a limited rate. So a viewer cannot push out the lines about changes
 /// either.
 const SIGN_INS_MAX: usize = 200;
-/// The longest action, in bytes.
-const ACTION_BYTES_MAX: usize = 500;
+/// The longest action, detail or reason, in bytes.
+const PART_BYTES_MAX: usize = 500;
 /// The status in a line about a change whose client left before the response. The change may have
 /// happened.
 const CLIENT_LEFT: u16 = 499;
-/// The longest reason, in bytes.
-const REASON_BYTES_MAX: usize = 500;
 /// How often refused requests of clients with one role get a line. Otherwise, a client without rights
 /// could fill the disk with messages.
 const REFUSALS: Rate = Rate { at_once: 20, period_ms: 60_000 };
@@ -114,30 +112,25 @@ impl Asked {
         if only_looks(request.method()) {
             return None;
         }
-        let reason = request.headers().get(REASON_HEADER).map(|reason| {
-            let bytes = reason.as_bytes();
-            shown(&bytes[..bytes.len().min(REASON_BYTES_MAX)])
-        });
+        let reason = request.headers().get(REASON_HEADER).map(|reason| shown(reason.as_bytes()));
         let query = request.uri().query().map_or(String::new(), |query| format!("?{query}"));
         let action = format!("{} {path}{query}", request.method());
-        let action = &action.as_bytes()[..action.len().min(ACTION_BYTES_MAX)];
-        Some(Asked { action: shown(action), reason })
+        Some(Asked { action: shown(action.as_bytes()), reason })
     }
 
     /// The same change, with a reason from a form.
     #[must_use]
     pub fn because(self, reason: Option<&str>) -> Asked {
-        let cut = |reason: &str| shown(&reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)]);
-        Asked {
-            reason: reason.filter(|reason| !reason.is_empty()).map(cut).or(self.reason),
-            ..self
-        }
+        let reason = reason.filter(|reason| !reason.is_empty());
+        let reason = reason.map(|reason| shown(reason.as_bytes()));
+        Asked { reason: reason.or(self.reason), ..self }
     }
 }
 
-/// Text without control characters, so that it is one line.
+/// The beginning of a text, without control characters, so that it is one line.
 fn shown(bytes: &[u8]) -> String {
-    plain::one_line(&String::from_utf8_lossy(bytes))
+    let beginning = &bytes[..bytes.len().min(PART_BYTES_MAX)];
+    plain::one_line(&String::from_utf8_lossy(beginning))
 }
 
 /// A request that runs. If the client disconnects, its request ends wherever it waits, but the
@@ -210,7 +203,8 @@ impl Api {
             via,
             address: address.map(|address| address.to_string()),
             action: asked.action,
-            detail: extensions.get::<AuditDetail>().map(|detail| detail.0.clone()),
+            // It can have names of queues, and Gearman's can be long and have line breaks.
+            detail: extensions.get::<AuditDetail>().map(|detail| shown(detail.0.as_bytes())),
             // The reason of a stranger explains nothing, and would only make the message long.
             reason: asked.reason.filter(|_| role != Role::None),
             status,

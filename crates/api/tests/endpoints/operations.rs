@@ -73,6 +73,24 @@ fn buried_jobs_are_kicked_and_delayed_ones_stay() {
     assert_eq!(world.get("/operations")["items"][0]["id"], 2);
 }
 
+/// Gearman's functions can have such names.
+#[test]
+fn the_name_of_a_queue_forges_no_line_of_the_record() {
+    let world = World::open();
+    let long = "n".repeat(8_000);
+    let detail_of = |queue: &str| {
+        put_many(&world, queue.as_bytes(), 1, NewJob::default());
+        let asked = json!({ "kind": "clear", "queue": queue, "confirm": queue });
+        ended(&world, start(&world, &asked));
+        world.get("/audit")["items"][0]["detail"].as_str().unwrap().to_owned()
+    };
+    let detail = detail_of("mail\nERROR forged\u{2028}");
+    assert_eq!(detail, "operation 1: clear 1 jobs (all) of mail ERROR forged ");
+    let detail = detail_of(&long);
+    assert!(detail.starts_with("operation 2: clear 1 jobs (all) of nnn"), "{detail}");
+    assert_eq!(detail.len(), 500);
+}
+
 #[test]
 fn a_clear_must_be_confirmed_and_leaves_leased_jobs() {
     let world = World::open();

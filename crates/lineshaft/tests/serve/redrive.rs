@@ -94,3 +94,20 @@ fn a_redrive_goes_on_after_each_end_of_the_process() {
     server.address();
     assert_eq!(api(folder.path(), "GET", "/operations", ""), json!({ "items": [] }));
 }
+
+#[test]
+fn a_line_break_in_the_name_of_a_queue_forges_no_message() {
+    let folder = tempfile::tempdir().unwrap();
+    write_config(folder.path(), &POLICY.replace("dead.mail", "dead.\\nERROR forged"));
+    let mut server = Running::spawn(command(folder.path(), &LISTENERS));
+    ask(&server.address(), &("use mail\r\n".to_owned() + &"put 0 0 600 1\r\nx\r\n".repeat(20)));
+    kill_jobs(&server.address(), 1..=20);
+    // The redrive takes about 20 seconds, so it runs when the server ends.
+    let asked = json!({ "kind": "redrive", "queue": "dead.\nERROR forged", "rate_per_s": 1 });
+    let started = api(folder.path(), "POST", "/operations", &asked.to_string());
+    assert_eq!((&started["id"], &started["total"]), (&json!(1), &json!(20)), "{started}");
+    server.signal(Signal::KILL);
+    server.wait();
+    server = Running::spawn(command(folder.path(), &LISTENERS));
+    server.wait_for_stderr("operation 1 goes on: redrive of dead. ERROR forged");
+}

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use broker::limits::NOTES_BYTES_MAX;
 use broker::{Millis, NoteRefusal, Position, Turn};
 use http_api::DoorError;
+use notation::plain;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -279,7 +280,7 @@ impl Api {
             let (number, done) = (operation.number, operation.progress().done);
             tracing::info!(
                 "operation {number} goes on: redrive of {}, {done} of {} jobs are done",
-                shown_name(&operation.queue),
+                plain::one_line(&shown_name(&operation.queue)),
                 operation.total
             );
             self.run_operation(operation);
