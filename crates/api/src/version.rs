@@ -25,8 +25,8 @@ pub(crate) struct Version(String);
 
 impl Version {
     /// The version of a thing with these facts.
-    fn of(facts: &str) -> Version {
-        let sum = sha256(facts.as_bytes());
+    fn of(facts: &[u8]) -> Version {
+        let sum = sha256(facts);
         let digits: Vec<String> = sum[..BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
         Version(format!("\"{}\"", digits.concat()))
     }
@@ -36,17 +36,18 @@ impl Version {
     }
 }
 
-/// The version of a job. Of the body, it has only the length: nothing else of it is at hand.
-pub(crate) fn of_job(turn: &Turn<'_>, status: &JobStatus) -> Version {
+/// The version of a job in the queue of this name. Of the body, it has only the length: nothing else
+/// of it is at hand.
+pub(crate) fn of_job(queue: &[u8], status: &JobStatus) -> Version {
     let facts = &status.facts;
-    let queue = turn.queue_name(status.queue);
     let (id, priority, state) = (facts.id.0, facts.priority, facts.state);
     let (ttr_s, delay_s, due) = (facts.ttr_s, facts.delay_s, facts.due.0);
     let (counters, body_len) = (&facts.counters, status.body_len);
     let death = facts.death.as_ref().map(|death| (death.died, death.cause));
-    Version::of(&format!(
-        "{id} {queue:?} {state:?} {priority} {ttr_s} {delay_s} {due} {counters:?} {death:?} {body_len}"
-    ))
+    let facts = format!(
+        "{id} {state:?} {priority} {ttr_s} {delay_s} {due} {counters:?} {death:?} {body_len} "
+    );
+    Version::of(&[facts.as_bytes(), queue].concat())
 }
 
 /// The version of a queue: its limits, its pause, its policy, and whether it stays. `None`: it does
@@ -59,8 +60,8 @@ pub(crate) fn of_queue(turn: &Turn<'_>, name: &[u8]) -> Option<Version> {
     let policy = turn.policy(name);
     let (kept, limits, created) = (facts.kept, facts.limits, facts.created.0);
     let (pauses, pause_s) = (stats.pauses, stats.pause_s);
-    let text = format!("{name:?} {kept} {limits:?} {created} {pauses} {pause_s} {policy:?}");
-    Some(Version::of(&text))
+    let facts = format!("{kept} {limits:?} {created} {pauses} {pause_s} {policy:?} ");
+    Some(Version::of(&[facts.as_bytes(), name].concat()))
 }
 
 /// A response with the version of what it shows.
@@ -73,7 +74,7 @@ pub(crate) fn with_version(value: &impl Serialize, version: &Version) -> Respons
 /// A response with a document that changes rarely. A client that has it already gets no body (304).
 pub(crate) fn document(headers: &HeaderMap, value: &impl Serialize) -> Response {
     let text = as_json(value);
-    let version = Version::of(&String::from_utf8_lossy(&text));
+    let version = Version::of(&text);
     let is_known =
         named(headers, &IF_NONE_MATCH).is_some_and(|known| known.matches_weakly(&version));
     let (status, text) =
@@ -154,7 +155,7 @@ impl Condition {
     /// Checks that a job has this version, if the job exists.
     pub(crate) fn check_job(&self, turn: &Turn<'_>, id: JobId) -> Result<(), Problem> {
         match turn.job_status(id).value {
-            Ok(status) => self.check(|| Some(of_job(turn, &status))),
+            Ok(status) => self.check(|| Some(of_job(turn.queue_name(status.queue), &status))),
             // The change says that there is no such job.
             Err(_) => Ok(()),
         }
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_condition_names_the_versions_that_it_accepts() {
-        let version = Version::of("a");
+        let version = Version::of(b"a");
         assert_eq!(version.0.len(), 2 + 2 * BYTES);
         let accepts = |values: &[&'static str]| {
             condition(values).check(|| Some(Version("\"a\"".to_owned()))).is_ok()

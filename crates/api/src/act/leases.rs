@@ -333,22 +333,24 @@ impl Api {
         let name = name.map_err(|why| Problem::new(ProblemKind::Unavailable, why.to_string()))?;
         let lease =
             Lease { session, id: handout.id, timeout_s: *timeout_s, until: Mutex::default() };
-        let (job, time_left_ms) = {
+        let (status, queue, moments, is_durable, time_left_ms) = {
             let turn = self.turn();
             let status = lease_status(&turn, &lease)?;
             let until = lease.end(&status, turn.now());
             *lease.until() = until;
-            let view = JobView {
-                facts: &status.facts,
-                time_left_ms: status.time_left_ms,
-                body_bytes: status.body_len,
-                unique: &[],
-                is_durable: turn.job_segment(handout.id) != 0,
-                bodies: Some(&self.setup.bodies),
-            };
-            let job = view.shown(turn.queue_name(status.queue), &Moments::of(&turn));
-            (job, until.since(turn.now()))
+            let queue = turn.queue_name(status.queue).to_vec();
+            let is_durable = turn.job_segment(handout.id) != 0;
+            (status, queue, Moments::of(&turn), is_durable, until.since(turn.now()))
         };
+        let view = JobView {
+            facts: &status.facts,
+            time_left_ms: status.time_left_ms,
+            body_bytes: status.body_len,
+            unique: &[],
+            is_durable,
+            bodies: Some(&self.setup.bodies),
+        };
+        let job = view.shown(&queue, &moments);
         self.act.leases.open().insert(name.clone(), Arc::new(lease));
         let text = std::str::from_utf8(&body).ok().map(str::to_owned);
         let body_base64 = if text.is_none() { Some(STANDARD.encode(&*body)) } else { None };

@@ -129,21 +129,26 @@ impl Api {
         id: JobId,
     ) -> Result<(types::Job, Version), Problem> {
         let _session = self.session_with(id).await?;
-        let turn = self.turn();
-        let status = turn.job_status(id).value.map_err(|_| no_job(id))?;
+        let (status, queue, moments, is_durable, holder) = {
+            let turn = self.turn();
+            let status = turn.job_status(id).value.map_err(|_| no_job(id))?;
+            let queue = turn.queue_name(status.queue).to_vec();
+            let is_durable = turn.job_segment(id) != 0;
+            (status, queue, Moments::of(&turn), is_durable, turn.holder(id))
+        };
+        // Long names take a while to write, so the broker's lock must not be held meanwhile.
         let view = JobView {
             facts: &status.facts,
             time_left_ms: status.time_left_ms,
             body_bytes: status.body_len,
             unique: &[],
-            is_durable: turn.job_segment(id) != 0,
+            is_durable,
             bodies: self.bodies_for(principal),
         };
-        let shown = view.shown(turn.queue_name(status.queue), &Moments::of(&turn));
-        let holder = turn
-            .holder(id)
+        let shown = view.shown(&queue, &moments);
+        let holder = holder
             .map(|(session, held_ms)| types::Holder { connection: shown_id(session), held_ms });
-        Ok((types::Job { holder, ..shown }, version::of_job(&turn, &status)))
+        Ok((types::Job { holder, ..shown }, version::of_job(&queue, &status)))
     }
 
     /// The body of a job, as this client sees it.

@@ -28,6 +28,9 @@ const ROWS_AT_ONCE: usize = 200;
 const LOOKS_MAX: u32 = 20_000;
 /// The queues of a connection that are named.
 const NAMES_MAX: usize = 20;
+/// A page of connections ends when the names of their queues have this many bytes of text. A name can
+/// have 8 KiB, and its text can be four times as long.
+const PAGE_NAME_BYTES_MAX: usize = 1 << 20;
 /// The held jobs of a connection that are shown.
 const HELD_MAX: usize = 100;
 /// The held jobs of a connection that are looked at, to count those of one queue.
@@ -282,14 +285,20 @@ impl Api {
                 }
                 looked_at += 1;
                 if list.has(&row) {
-                    rows.push(row);
+                    rows.push((thread, row));
                 }
             }
             (thread, from) = page.next.map_or((thread + 1, 0), |place| (thread, place));
         }
-        let mut items = Vec::new();
-        for row in &rows {
-            items.push(self.shown_connection(row));
+        let (mut items, mut name_bytes) = (Vec::new(), 0);
+        for (thread, row) in &rows {
+            if name_bytes >= PAGE_NAME_BYTES_MAX {
+                next = Some((*thread, row.place));
+                break;
+            }
+            let shown = self.shown_connection(row);
+            name_bytes += shown.used.iter().chain(&shown.queues).map(String::len).sum::<usize>();
+            items.push(shown);
             http_api::between_turns().await;
         }
         let next = next.map(|(thread, place)| format!("{thread} {place}"));
@@ -306,20 +315,25 @@ impl Api {
         let facts = self.connection_facts(vec![session]).await?.pop();
         let facts = facts.ok_or_else(|| no_connection(id))?;
         let mut shown = self.shown_connection(&facts);
-        let mut turn = self.turn();
-        turn.begin_slice();
-        let (mut cursor, mut held) = (HeldCursor::default(), Vec::new());
-        while held.len() < HELD_MAX
-            && let Some(job) = turn.next_held(session, &mut cursor, |_| true)
-        {
-            held.extend(job.map(|job| types::HeldJob {
-                id: job.facts.id.0,
-                queue: shown_name(turn.queue_name(job.queue)),
-                held_ms: job.held_ms,
-                time_left_ms: job.time_left_ms,
-            }));
-        }
-        shown.held = Some(held);
+        let (mut cursor, mut rows) = (HeldCursor::default(), Vec::new());
+        let walk = self.setup.door.slices(|turn| {
+            while rows.len() < HELD_MAX {
+                if turn.slice_is_spent() {
+                    return ControlFlow::Continue(());
+                }
+                let Some(job) = turn.next_held(session, &mut cursor, |_| true) else { break };
+                rows.extend(job.map(|job| (turn.queue_name(job.queue).to_vec(), job)));
+            }
+            ControlFlow::Break(())
+        });
+        walk.await;
+        let held = rows.into_iter().map(|(queue, job)| types::HeldJob {
+            id: job.facts.id.0,
+            queue: shown_name(&queue),
+            held_ms: job.held_ms,
+            time_left_ms: job.time_left_ms,
+        });
+        shown.held = Some(held.collect());
         Ok(shown)
     }
 
@@ -362,9 +376,13 @@ impl Api {
     }
 
     fn shown_connection(&self, facts: &ConnectionFacts) -> types::Connection {
-        let mut turn = self.turn();
-        turn.begin_slice();
-        let info = facts.session.and_then(|session| turn.session_info(session, NAMES_MAX));
+        // Long names take a while to write, so the broker's lock must not be held meanwhile.
+        let (info, opened_at) = {
+            let mut turn = self.turn();
+            turn.begin_slice();
+            let info = facts.session.and_then(|session| turn.session_info(session, NAMES_MAX));
+            (info, turn.wall_at(facts.opened))
+        };
         let has_session = info.is_some();
         let SessionInfo { used, queues, watched, registrations, held, wait } =
             info.unwrap_or_default();
@@ -373,7 +391,7 @@ impl Api {
             protocol: facts.protocol.to_owned(),
             address: facts.address.clone(),
             tls: facts.is_tls,
-            opened_at: moment::written(turn.wall_at(facts.opened)),
+            opened_at: moment::written(opened_at),
             idle_ms: facts.idle_ms,
             received_bytes: facts.received_bytes,
             sent_bytes: facts.sent_bytes,

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use api::AccessSettings;
 use api::types::Role;
-use broker::{JobId, NewJob, Patience, SessionId, Take};
+use broker::{Broker, EngineSetup, JobId, Limits, NewJob, Patience, SessionId, Take};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{NOW, World};
 
 /// A client that watches a queue.
 fn worker(world: &World, queue: &[u8]) -> SessionId {
@@ -84,6 +84,52 @@ fn pages_have_each_connection_once() {
     let ids: BTreeSet<String> =
         listed.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
     assert_eq!((listed.len(), ids), (450, sessions));
+}
+
+/// Gearman's functions can have such names.
+#[test]
+fn long_names_of_queues_end_a_page_early() {
+    let world = World::new();
+    let names: Vec<Vec<u8>> =
+        (0..20).map(|number| [&[0xff_u8; 8_000][..], &[number]].concat()).collect();
+    let sessions: BTreeSet<String> = (0..7)
+        .map(|_| {
+            let session = world.connect("gearman", "unix");
+            let mut turn = world.broker.turn(world.now());
+            for name in &names {
+                turn.caller(session).watch(name);
+            }
+            id(session)
+        })
+        .collect();
+    // Each connection shows `default` and 19 names. Their texts have 608 KB.
+    let page = world.get("/connections?limit=500");
+    assert_eq!(page["items"].as_array().unwrap().len(), 2);
+    assert_eq!(page["items"][0]["queues"][1].as_str().unwrap().len(), 4 * 8_000 + 1);
+    let listed = all(&world, "/connections", "limit=500");
+    let ids: BTreeSet<String> =
+        listed.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((listed.len(), ids), (7, sessions));
+}
+
+#[test]
+fn the_jobs_of_a_connection_are_read_in_short_turns() {
+    let limits = Limits { slice_units: 10 };
+    let broker = Broker::memory(EngineSetup { limits, ..EngineSetup::default() }, NOW);
+    let world = World::over(broker, AccessSettings::default());
+    let session = worker(&world, b"mail");
+    for _ in 0..90 {
+        // Only the slice of the request below can be long.
+        world.broker.turn(world.now()).begin_slice();
+        world.put(b"mail", NewJob { ttr_s: 100, ..NewJob::default() }, b"x");
+        take(&world, session).unwrap();
+    }
+    let shown = world.get(&format!("/connections/{}", id(session)));
+    let held: BTreeSet<u64> =
+        shown["held"].as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect();
+    assert_eq!(held.len(), 90);
+    let longest = world.broker.turn(world.now()).longest_slice();
+    assert!(longest < 90, "{longest} units");
 }
 
 #[test]
