@@ -447,7 +447,8 @@ fn render_queue_times(page: &mut Exposition, queues: &[QueueTimes]) {
         return;
     }
     let label_of = |times: &QueueTimes| {
-        times.queue.as_deref().and_then(label).unwrap_or_else(|| OTHER.to_owned())
+        let name = times.queue.as_deref().filter(|name| has_label(name));
+        name.map_or_else(|| OTHER.to_owned(), escaped_name)
     };
     let metrics: [(&str, &str, ValuesOf); 3] = [
         (
