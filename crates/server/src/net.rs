@@ -6,7 +6,8 @@
 //! - `connection`: one connection of an I/O thread. `pending`: bytes that its dialect has not used
 //!   yet.
 //! - `sessions`: opens the session of a connection. `first_line`: rejects browsers.
-//! - `tls`: certificates. `tls_stream`: TLS between socket and dialect.
+//! - `tls`: certificates. `tls_stream`: TLS between socket and dialect. `verifiers`: refuse long chains
+//!   of certificates.
 
 pub(crate) mod accept;
 pub(crate) mod connection;
@@ -24,3 +25,4 @@ mod tls_script;
 pub(crate) mod tls_stream;
 #[cfg(test)]
 mod tls_tests;
+pub(crate) mod verifiers;

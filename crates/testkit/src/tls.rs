@@ -33,8 +33,8 @@ pub type Stream = StreamOwned<ClientConnection, TcpStream>;
 pub struct Client(Arc<ClientConfig>);
 
 impl Client {
-    /// A client that trusts this authority. If `identity` is given, the client sends this
-    /// certificate.
+    /// A client that trusts this authority. If `identity` is given, the client sends all certificates
+    /// of its file.
     pub fn new(authority: &Path, identity: Option<&Identity>) -> Result<Client> {
         Client::of_versions(authority, identity, rustls::ALL_VERSIONS)
     }
@@ -54,7 +54,8 @@ impl Client {
         let config = match identity {
             None => builder.with_no_client_auth(),
             Some(Identity { certificate, key }) => {
-                let chain = vec![CertificateDer::from_pem_file(certificate)?];
+                let chain = CertificateDer::pem_file_iter(certificate)?;
+                let chain = chain.collect::<Result<Vec<_>, _>>()?;
                 builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key)?)?
             }
         };

@@ -13,6 +13,7 @@ use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::{CertificateError, Error as RustlsError, RootCertStore, ServerConfig};
 
 use crate::config::{ClientAuth, Tls};
+use crate::net::verifiers::ClientVerifier;
 
 /// Why the server cannot use the TLS files.
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +156,8 @@ fn client_verifier(
         ClientAuth::Optional => builder.allow_unauthenticated(),
         ClientAuth::Auto | ClientAuth::Required => builder,
     };
-    builder.build().map_err(|error| unusable(path, CLIENT_CA, error))
+    let verifier = builder.build().map_err(|error| unusable(path, CLIENT_CA, error))?;
+    Ok(Arc::new(ClientVerifier::new(verifier)))
 }
 
 /// Reads a private key.

@@ -384,6 +384,30 @@ fn clients_are_verified() {
 }
 
 #[test]
+fn a_client_with_a_long_chain_of_certificates_is_refused() {
+    let files = Files::new();
+    let tls = Some(files.verifying(ClientAuth::Required));
+    let serving = Plan { tls, ..Plan::default() }.serve();
+    let Identity { certificate, key } = files.authority.issue("client").unwrap();
+    let own = std::fs::read_to_string(certificate).unwrap();
+    let authority = std::fs::read_to_string(&files.authority.file).unwrap();
+    let connect = |count: usize, version| {
+        // All these chains are valid: the authority has signed the client's own certificate.
+        let certificate = files.write("chain.pem", &(own.clone() + &authority.repeat(count)));
+        let chain = Identity { certificate, key: key.clone() };
+        let client = Client::of_versions(&files.authority.file, Some(&chain), &[version]).unwrap();
+        patient(client.connect(place(&serving)).unwrap())
+    };
+    for version in [&TLS13, &TLS12] {
+        ask(&mut connect(4, version));
+        let mut refused = connect(5, version);
+        let sent = refused.write_all(b"list-tube-used\r\n");
+        let error = sent.and_then(|()| refused.read_exact(&mut [0])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "it learns the reason: {error}");
+    }
+}
+
+#[test]
 fn new_connections_see_a_new_certificate_and_open_ones_stay() {
     let files = Files::new();
     let serving = files.serve(Plan::default());
