@@ -1,5 +1,6 @@
 //! TLS between nodes, always: both sides show a certificate of the cluster's authority. All these
-//! certificates have the name `lineshaft`, so that nodes can get other addresses.
+//! certificates have the name `lineshaft`, so that nodes can get other addresses. Each side checks the
+//! name of the other: a company's authority may have signed certificates of many other machines.
 
 use std::io;
 use std::path::Path;
@@ -7,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
@@ -18,6 +20,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use crate::config::Cluster;
 use crate::net::tls::{TlsError, read_certificates, read_key, unusable};
+use crate::net::verifiers::{ClientVerifier, ServerVerifier};
 
 const NAME: &str = "lineshaft";
 const PROTOCOL: &[u8] = b"lineshaft-peer/1";
@@ -49,18 +52,23 @@ impl Keys {
         let chain = read_certificates(&certificate, what)?;
         let provider = Arc::new(ring::default_provider());
         let wrong = |error: rustls::Error| unusable(&certificate, what, error);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
-        let verifier = verifier.build().map_err(|error| unusable(&authority, what, error))?;
+        let unfit = |error: VerifierBuilderError| unusable(&authority, what, error);
+        let nodes = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let nodes = ClientVerifier::for_name(nodes.build().map_err(unfit)?, name());
+        let leaders = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+        let leaders = ServerVerifier::new(leaders.build().map_err(unfit)?);
         let mut server = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])
             .map_err(wrong)?
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(Arc::new(nodes))
             .with_single_cert(chain.clone(), read_key(&key)?)
             .map_err(wrong)?;
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(wrong)?
-            .with_root_certificates(roots)
+            // It calls the library's own verifier.
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(leaders))
             .with_client_auth_cert(chain, read_key(&key)?)
             .map_err(wrong)?;
         server.alpn_protocols = vec![PROTOCOL.to_vec()];
@@ -81,10 +89,14 @@ impl Keys {
     pub(crate) async fn connect(&self, address: &str) -> io::Result<client::TlsStream<TcpStream>> {
         let socket = timeout(CONNECT_MAX, TcpStream::connect(address)).await??;
         prepare(&socket)?;
-        let name = ServerName::try_from(NAME).expect("it is a name");
-        let connecting = TlsConnector::from(self.client.clone()).connect(name, socket);
+        let connecting = TlsConnector::from(self.client.clone()).connect(name(), socket);
         timeout(HANDSHAKE_MAX, connecting).await?
     }
+}
+
+/// The name in the certificates of all nodes.
+fn name() -> ServerName<'static> {
+    ServerName::try_from(NAME).expect("it is a name")
 }
 
 /// The loss of the other machine ends a link, also one that carries a client that waits. Otherwise
@@ -110,9 +122,48 @@ fn roots(authority: &Path) -> Result<RootCertStore, TlsError> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::CertificateError;
+    use testkit::tls::certificates::{Authority, Identity};
     use tokio::net::TcpListener;
 
     use super::*;
+
+    fn keys(authority: &Authority, identity: Identity) -> Keys {
+        let Identity { certificate, key } = identity;
+        let (ca, certificate, key) = (Some(authority.file.clone()), Some(certificate), Some(key));
+        Keys::load(&Cluster { ca, certificate, key, ..Cluster::default() }).expect("right files")
+    }
+
+    #[tokio::test]
+    async fn a_certificate_for_another_name_is_not_that_of_a_node() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = Authority::new(folder.path(), "authority").expect("an authority");
+        let node = keys(&authority, authority.issue("node").expect("a certificate"));
+        let other = authority.issue_for("other", &["other.example"]).expect("a certificate");
+        let other = keys(&authority, other);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        for (from, is_node) in [(&node, true), (&other, false)] {
+            let accepting = async {
+                let (socket, _) = listener.accept().await.expect("somebody connects");
+                node.accept(socket).await
+            };
+            // With TLS 1.3, the connecting side has finished before the other one sees its certificate.
+            let (accepted, _connected) = tokio::join!(accepting, from.connect(&address));
+            let Err(error) = accepted else {
+                assert!(is_node, "it was accepted");
+                continue;
+            };
+            let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
+            let is_for_its_name = matches!(
+                reason,
+                Some(rustls::Error::InvalidCertificate(
+                    CertificateError::NotValidForNameContext { .. }
+                ))
+            );
+            assert!(!is_node && is_for_its_name, "{error}");
+        }
+    }
 
     #[tokio::test]
     async fn a_link_notices_the_loss_of_the_other_machine() {

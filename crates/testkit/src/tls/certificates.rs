@@ -40,8 +40,13 @@ impl Authority {
     /// Signs a certificate for `localhost`, 127.0.0.1, and the nodes of a cluster. `name` is the name
     /// of its files. Replaces older files of this name.
     pub fn issue(&self, name: &str) -> Result<Identity> {
+        self.issue_for(name, &["localhost", "127.0.0.1", "lineshaft"])
+    }
+
+    /// Signs a certificate like [`Authority::issue`], but for these hosts.
+    pub fn issue_for(&self, name: &str, hosts: &[&str]) -> Result<Identity> {
         let key = KeyPair::generate()?;
-        let hosts = ["localhost", "127.0.0.1", "lineshaft"].map(str::to_owned);
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut parameters = CertificateParams::new(hosts)?;
         parameters.distinguished_name.push(DnType::CommonName, name);
         let certificate = self.folder.join(format!("{name}.pem"));
