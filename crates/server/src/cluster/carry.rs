@@ -3,15 +3,24 @@
 //!
 //! A link takes descriptors and memory of both nodes. So it ends soon after its server's side has
 //! ended, whatever the client does. A client that has ended its own side, as `nc -N` does, can wait
-//! for its replies for hours.
+//! for its replies for hours. A client that is gone ends its link, also if its server takes nothing
+//! because the session waits.
 
 use std::io;
-use std::pin::pin;
+use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use broker::Broker;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, ReadBuf, split,
+};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
 
 use crate::net::connection::TLS_BYTES;
 use crate::net::limits::LiveLimits;
@@ -26,19 +35,107 @@ pub(super) const TASK_BYTES: u64 = 5 << 10;
 /// How long a client may take to end its side after the server has ended its own, and the client has
 /// got all replies.
 const REST_MAX: Duration = Duration::from_secs(5);
+/// While a server takes no more requests, its link looks this often whether the client is gone.
+const LOOK_PERIOD: Duration = Duration::from_mins(1);
+
+/// The connection of a client, or the link from the node of the client.
+pub(super) trait Source {
+    /// Whether nobody is at the other end any more. The kernel knows this without a read, which finds
+    /// an end only behind all bytes before it. The end of what the client sends is no such sign. If a
+    /// client closes its connection and leaves bytes behind, the two look alike at first. But the kernel
+    /// asks a silent client after a minute (`net/listen.rs`), and another node after seconds
+    /// (`keys.rs`), and then learns that the connection is gone.
+    fn is_gone(&self) -> bool;
+}
+
+impl Source for TcpStream {
+    fn is_gone(&self) -> bool {
+        has_hung_up(self)
+    }
+}
+
+impl Source for UnixStream {
+    fn is_gone(&self) -> bool {
+        has_hung_up(self)
+    }
+}
+
+impl<Inner: Source> Source for TlsStream<Inner> {
+    fn is_gone(&self) -> bool {
+        self.get_ref().0.is_gone()
+    }
+}
+
+impl<Inner: AsyncRead + Source> Source for BufReader<Inner> {
+    fn is_gone(&self) -> bool {
+        self.get_ref().is_gone()
+    }
+}
+
+impl<Inner: Source> Source for &mut Inner {
+    fn is_gone(&self) -> bool {
+        (**self).is_gone()
+    }
+}
+
+fn has_hung_up(socket: &impl AsFd) -> bool {
+    // The kernel reports these two without being asked. After a half-close, there are none of them.
+    let signs = PollFlags::HUP | PollFlags::ERR;
+    let mut sockets = [PollFd::new(socket, PollFlags::empty())];
+    poll(&mut sockets, Some(&Timespec::default())).is_ok() && sockets[0].revents().intersects(signs)
+}
+
+/// The client's side, which both directions use. One task drives them, so nobody waits for the lock.
+struct Both<Client>(Mutex<Client>);
+
+impl<Client> Both<Client> {
+    fn lock(&self) -> MutexGuard<'_, Client> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Client: AsyncRead + Unpin> AsyncRead for &Both<Client> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.lock()).poll_read(context, buffer)
+    }
+}
+
+impl<Client: AsyncWrite + Unpin> AsyncWrite for &Both<Client> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.lock()).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.lock()).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.lock()).poll_shutdown(context)
+    }
+}
 
 /// Carries bytes until both sides have ended, or one of them fails. Fails if the client reads nothing
-/// for `limits.unsent_time`, or does not end its side in time after the server.
+/// for `limits.unsent_time`, does not end its side in time after the server, or is gone.
 pub(super) async fn carry(
-    client: impl AsyncRead + AsyncWrite + Unpin,
+    client: impl AsyncRead + AsyncWrite + Source + Unpin,
     server: impl AsyncRead + AsyncWrite + Unpin,
     limits: &LiveLimits,
 ) -> io::Result<()> {
-    let (from_client, to_client) = split(client);
+    let client = Both(Mutex::new(client));
     let (from_server, to_server) = split(server);
-    // Without a limit: what a client sends behind a command that waits can wait as long.
-    let mut requests = pin!(carry_one_way(from_client, to_server, None));
-    let mut replies = pin!(carry_one_way(from_server, to_client, Some(limits)));
+    // What a client sends behind a command that waits can wait as long, while the client is there.
+    let is_there = || !client.lock().is_gone();
+    let mut requests = pin!(carry_one_way(&client, to_server, || LOOK_PERIOD, is_there));
+    let unsent_time = || Duration::from_millis(limits.unsent_ms());
+    let mut replies = pin!(carry_one_way(from_server, &client, unsent_time, || false));
     tokio::select! {
         ended = &mut requests => {
             ended?;
@@ -51,20 +148,24 @@ pub(super) async fn carry(
     }
 }
 
-/// Carries bytes in one direction, up to their end. With `limits`, the receiver must take each piece
-/// within `limits.unsent_time`.
+/// Carries bytes in one direction, up to their end. Each time that the receiver has not taken a piece
+/// for `period`, asks whether it `may_wait` longer.
 async fn carry_one_way(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    limits: Option<&LiveLimits>,
+    period: impl Fn() -> Duration,
+    may_wait: impl Fn() -> bool,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let count = from.read(&mut buffer).await?;
-        let sent = send(&mut to, &buffer[..count]);
-        match limits {
-            Some(limits) => timeout(Duration::from_millis(limits.unsent_ms()), sent).await??,
-            None => sent.await?,
+        let mut sending = pin!(send(&mut to, &buffer[..count]));
+        loop {
+            match timeout(period(), sending.as_mut()).await {
+                Ok(sent) => break sent?,
+                Err(_) if may_wait() => {}
+                Err(late) => return Err(late.into()),
+            }
         }
         if count == 0 {
             return Ok(());
@@ -103,7 +204,8 @@ impl Drop for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use broker::{EngineSetup, Millis};
-    use tokio::io::duplex;
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::net::TcpListener;
     use tokio::time::{Instant, sleep};
 
     use super::*;
@@ -111,6 +213,13 @@ mod tests {
 
     const ENOUGH: Duration = Duration::from_hours(1);
     const UNSENT_TIME: Duration = Duration::from_secs(10);
+
+    /// In other tests, the client stays.
+    impl Source for DuplexStream {
+        fn is_gone(&self) -> bool {
+            false
+        }
+    }
 
     fn limits() -> LiveLimits {
         let mut limits = Config::default().limits;
@@ -190,5 +299,32 @@ mod tests {
         let error = carried.expect("it ends").expect_err("it reads nothing more");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() >= READS * pause + UNSENT_TIME);
+    }
+
+    /// The session of the client waits, so its server takes nothing more. `leave` ends the client.
+    async fn ends_with_its_client<Client: AsyncRead + AsyncWrite + Source + Unpin>(
+        (near, mut client): (Client, Client),
+        leave: impl FnOnce(Client),
+    ) {
+        let (link, _server) = duplex(64);
+        client.write_all(&[b'x'; 1000]).await.expect("the kernel takes it");
+        client.shutdown().await.expect("an end");
+        let limits = limits();
+        let mut carrying = pin!(carry(near, link, &limits));
+        assert!(timeout(ENOUGH, carrying.as_mut()).await.is_err(), "it waits for its replies");
+        leave(client);
+        let carried = timeout(ENOUGH, carrying).await.expect("it ends");
+        assert_eq!(carried.expect_err("it is gone").kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_gone_ends_its_link_although_its_server_takes_nothing() {
+        ends_with_its_client(UnixStream::pair().expect("two sockets"), drop).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (client, (near, _)) =
+            tokio::try_join!(TcpStream::connect(address), listener.accept()).expect("a link");
+        let reset = |client: TcpStream| client.set_zero_linger().expect("an option");
+        ends_with_its_client((near, client), reset).await;
     }
 }
