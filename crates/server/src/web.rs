@@ -6,6 +6,6 @@
 //! - `sites`: builds the sites, with the facts about the server that they need.
 
 mod clients;
-mod connections;
+pub(crate) mod connections;
 pub(crate) mod sites;
 pub(crate) mod thread;

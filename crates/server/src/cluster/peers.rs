@@ -5,6 +5,7 @@
 //! leader's process is gone. Other links carry the connections of clients, or copies of folders: see
 //! `pass.rs` and `copy.rs`.
 
+use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -42,6 +43,7 @@ use crate::config::protocol::Protocol;
 use crate::net::limits::{LiveLimits, Slot};
 use crate::process::clock::Clock;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
+use crate::web::connections::LinkPlace;
 use crate::web::thread::Door;
 
 /// Time between two reports.
@@ -75,10 +77,28 @@ pub(crate) struct Identity {
 /// A link that another node has opened.
 type NodeLink = tokio_rustls::server::TlsStream<TcpStream>;
 
-/// The other end of a client's connection in this process, and the place of the connection. The link
-/// takes descriptors, too. So the place is taken until the link has ended, also if the connection ends
-/// before. A site has no such places: its own connections give way to each other.
-type Arrived = (StdUnixStream, Option<Arc<Slot>>);
+/// The other end of a client's connection in this process, and the place of the connection.
+type Arrived = (StdUnixStream, Place);
+
+/// The place of a connection. The link takes descriptors, too. So the place is taken until the link has
+/// ended, also if the connection ends before.
+enum Place {
+    Queues {
+        _slot: Arc<Slot>,
+    },
+    /// The connections of a site give way to each other.
+    Site(LinkPlace),
+}
+
+impl Place {
+    /// Completes when the connection has given way to another one.
+    async fn lost(&mut self) {
+        match self {
+            Place::Queues { .. } => pending().await,
+            Place::Site(place) => place.lost().await,
+        }
+    }
+}
 
 /// How connections from other nodes reach the I/O threads of a leader.
 pub(crate) struct Entrance {
@@ -117,8 +137,8 @@ impl Entrance {
     fn arrive_at_site(&self, client: HttpClient) -> Option<Arrived> {
         let HttpClient { address, is_tls, certificate, host } = client;
         let peer = http_api::Peer { address, is_tls, certificate, ..Default::default() };
-        let socket = self.http.as_ref()?.arrive(peer, host.into_iter().collect()).ok()?;
-        Some((socket, None))
+        let (socket, place) = self.http.as_ref()?.arrive(peer, host.into_iter().collect()).ok()?;
+        Some((socket, Place::Site(place)))
     }
 
     /// Gives a connection to an I/O thread. `hosts` are the names of the other node, which its clients
@@ -126,7 +146,8 @@ impl Entrance {
     fn arrive(&self, protocol: Protocol, peer: Peer, hosts: Vec<String>) -> Option<Arrived> {
         if protocol == Protocol::KestrelAdmin {
             let peer = http_api::Peer { address: peer.address(), ..Default::default() };
-            return Some((self.admin.as_ref()?.arrive(peer, hosts).ok()?, None));
+            let (socket, place) = self.admin.as_ref()?.arrive(peer, hosts).ok()?;
+            return Some((socket, Place::Site(place)));
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
         let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
@@ -140,7 +161,7 @@ impl Entrance {
         let arrival =
             Arrival { socket: theirs.into(), slot: slot.clone(), listener, open, tls: None };
         self.inboxes[at].arrive(arrival);
-        Some((ours, Some(slot)))
+        Some((ours, Place::Queues { _slot: slot }))
     }
 }
 
@@ -302,18 +323,19 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
 }
 
 /// Carries bytes between a link and the connection of its client in this process, until both have
-/// ended, or the process behind the link is gone.
+/// ended, the connection has given way to another one, or the process behind the link is gone.
 async fn serve_client(
     link: &mut (impl AsyncRead + AsyncWrite + Source + Unpin),
     arrived: Option<Arrived>,
     limits: &LiveLimits,
     gone: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let (socket, _slot) = arrived.ok_or(ErrorKind::ConnectionRefused)?;
+    let (socket, mut place) = arrived.ok_or(ErrorKind::ConnectionRefused)?;
     let mut socket = UnixStream::from_std(socket)?;
     tokio::select! {
         carried = carry(link, &mut socket, limits) => carried,
         () = gone => Err(ErrorKind::TimedOut.into()),
+        () = place.lost() => Err(ErrorKind::ConnectionAborted.into()),
     }
 }
 
@@ -537,15 +559,18 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
     use std::io::Write as _;
 
+    use axum::Router;
+    use broker::{EngineSetup, Millis};
+    use http_api::{Site, Unread};
     use testkit::tls::certificates::{Authority, Identity};
     use tokio::io::{AsyncReadExt as _, duplex};
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
     use crate::config::Cluster;
+    use crate::web::thread::WebThread;
 
     fn keys(authority: &Authority) -> Keys {
         let Identity { certificate, key } = authority.issue("one").expect("a certificate");
@@ -586,9 +611,11 @@ mod tests {
         }
         let mut client = UnixStream::from_std(theirs).expect("a socket");
         client.write_all(&[b'x'; 1000]).await.expect("the kernel takes it");
-        let limits = LiveLimits::new(&Config::default().limits, 1024, 128);
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
+        let slot = limits.admit(Peer::Local, Protocol::Beanstalk).expect("there is room");
+        let arrived = Some((ours, Place::Queues { _slot: slot }));
         let gone = reporters.gone(Some(7));
-        let served = serve_client(&mut link, Some((ours, None)), &limits, gone).await;
+        let served = serve_client(&mut link, arrived, &limits, gone).await;
         assert_eq!(served.expect_err("its process is gone").kind(), ErrorKind::TimedOut);
         // What the client has not been told is lost with the socket. It notices the end.
         let mut rest = Vec::new();
@@ -596,20 +623,21 @@ mod tests {
         assert!(rest.is_empty());
     }
 
-    /// An entrance for clients of beanstalkd, without the I/O thread behind it.
-    fn entrance(limits: &Arc<LiveLimits>, inbox: &Arc<Inbox>) -> Entrance {
+    /// An entrance for clients of beanstalkd, without the I/O thread behind it, and for those of
+    /// Kestrel's admin site.
+    fn entrance(limits: &Arc<LiveLimits>, inbox: &Arc<Inbox>, admin: Option<Door>) -> Entrance {
         let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no thread opens it"));
         let opens =
             Protocol::ALL.map(|protocol| (protocol == Protocol::Beanstalk).then(|| open.clone()));
         let inboxes = vec![inbox.clone()];
-        Entrance::new(&Config::default(), &opens, limits.clone(), inboxes, [None, None])
+        Entrance::new(&Config::default(), &opens, limits.clone(), inboxes, [None, admin])
     }
 
     #[test]
     fn what_a_passed_client_does_not_read_waits_in_its_outbox() {
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let inbox = Arc::<Inbox>::default();
-        let entrance = entrance(&limits, &inbox);
+        let entrance = entrance(&limits, &inbox, None);
         let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
         let (_ours, _slot) = arrived.expect("there is room");
         let arrival = inbox.take_arrivals().pop().expect("it has arrived");
@@ -625,7 +653,7 @@ mod tests {
     async fn a_link_has_its_place_until_it_ends() {
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let inbox = Arc::<Inbox>::default();
-        let entrance = entrance(&limits, &inbox);
+        let entrance = entrance(&limits, &inbox, None);
         let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
         // The client has sent `quit`, but does not close. The connection ends without it.
         drop(inbox.take_arrivals());
@@ -640,6 +668,37 @@ mod tests {
         assert_eq!(limits.open(), 0);
         let served = serving.await.expect("no panic");
         assert_eq!(served.expect_err("the client is late").kind(), ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_link_to_a_site_has_its_place_until_it_ends_and_gives_way_with_it() {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
+        let (site, places) = (Site::new(Router::new()), 1);
+        let web = WebThread::spawn(runtime, site, Vec::new(), &Arc::default(), places, unread);
+        let web = web.expect("a thread");
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
+        let entrance = entrance(&limits, &Arc::default(), Some(web.door()));
+        let serve = || {
+            let arrived = entrance.arrive(Protocol::KestrelAdmin, Peer::Local, Vec::new());
+            let (mut link, client) = duplex(1024);
+            let limits = limits.clone();
+            let serving =
+                tokio::spawn(
+                    async move { serve_client(&mut link, arrived, &limits, pending()).await },
+                );
+            (client, serving)
+        };
+        let (mut client, serving) = serve();
+        let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.expect("there is room");
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).await.expect("the end of the connection");
+        assert!(response.starts_with(b"HTTP/1.1 "));
+        // The client does not close, so its link waits for it. But it has the only place.
+        let _other = serve();
+        let served = serving.await.expect("no panic");
+        assert_eq!(served.expect_err("it gave way").kind(), ErrorKind::ConnectionAborted);
     }
 
     #[tokio::test]

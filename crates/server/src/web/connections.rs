@@ -5,9 +5,13 @@
 //! a job keeps its place, and many slow requests cannot keep other clients out, either. A request whose
 //! body still arrives gives way before those that wait for a response: everybody can send a body
 //! slowly, but only clients that the server knows can wait for long.
+//!
+//! In a cluster, the client of another node takes three descriptors: those of its connection, and its
+//! link. So its place is taken until both have ended, and both give way together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 /// All connections of a site.
@@ -45,6 +49,8 @@ struct Connection {
     active_at: u64,
     /// The task that serves the connection. Aborting it closes the connection.
     task: Option<AbortHandle>,
+    /// Dropping it ends the link of the client. `None`: the client is not that of another node.
+    link: Option<oneshot::Sender<()>>,
 }
 
 impl Connection {
@@ -64,6 +70,22 @@ impl Connection {
 pub(crate) struct Ticket {
     connections: Arc<SiteConnections>,
     number: u64,
+}
+
+/// The place of a client of another node, for its link.
+#[derive(Debug)]
+pub(crate) struct LinkPlace {
+    /// Keeps the connection in the list, also after its task has ended.
+    _ticket: Arc<Ticket>,
+    lost: oneshot::Receiver<()>,
+}
+
+impl LinkPlace {
+    /// Completes when the connection has given way to another one.
+    pub(crate) async fn lost(&mut self) {
+        // Nobody sends anything: the other end is dropped.
+        let _ = (&mut self.lost).await;
+    }
 }
 
 /// A request in progress. Dropping the value ends the request.
@@ -88,15 +110,20 @@ impl SiteConnections {
     }
 
     /// Adds a connection, and calls `serve`, which starts the connection's task. If there are too
-    /// many connections, first closes another connection.
-    pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
+    /// many connections, first closes another connection. The connection stays in the list until the
+    /// task and the caller have dropped their tickets.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        serve: impl FnOnce(Arc<Ticket>) -> AbortHandle,
+    ) -> Arc<Ticket> {
         let number = self.lock().add(self.most);
-        // Call `serve` without the lock. If the task cannot start, its ticket is dropped, and the
-        // drop takes the lock.
-        let task = serve(Ticket { connections: self.clone(), number });
+        let ticket = Arc::new(Ticket { connections: self.clone(), number });
+        // Call `serve` without the lock, which other tasks may need.
+        let task = serve(ticket.clone());
         if let Some(connection) = self.lock().find(number) {
             connection.task = Some(task);
         }
+        ticket
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -119,7 +146,7 @@ impl State {
         self.moment += 1;
         let number = self.moment;
         let (activity, active_at) = (Activity::Silent, number);
-        self.open.push(Connection { number, activity, active_at, task: None });
+        self.open.push(Connection { number, activity, active_at, task: None, link: None });
         number
     }
 
@@ -139,6 +166,16 @@ impl State {
 }
 
 impl Ticket {
+    /// The place for the link of this client, which is that of another node.
+    pub(crate) fn place_of_link(self: Arc<Self>) -> LinkPlace {
+        let (link, lost) = oneshot::channel();
+        // If the connection has given way already, nobody keeps `link`.
+        if let Some(connection) = self.connections.lock().find(self.number) {
+            connection.link = Some(link);
+        }
+        LinkPlace { _ticket: self, lost }
+    }
+
     /// Notes that the client has sent the head of a request. The request lasts until the first value
     /// is dropped, and its body arrives until the second one is.
     pub(crate) fn begin_request(&self) -> (Busy, Arriving) {

@@ -28,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::net::limits::OPERATOR_CONNECTIONS_MAX;
 use crate::net::listen::{Endpoint, SocketFile};
 use crate::net::tls::Certificates;
-use crate::web::connections::{SiteConnections, Ticket};
+use crate::web::connections::{LinkPlace, SiteConnections, Ticket};
 
 /// The name of these threads. A panic in a thread with this name ends only one connection, not the
 /// server.
@@ -69,9 +69,13 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Serves the client of another node. Returns the other end of its connection. `hosts` are the
-    /// names of that node that the client may use.
-    pub(crate) fn arrive(&self, peer: Peer, hosts: Vec<String>) -> io::Result<StdUnixStream> {
+    /// Serves the client of another node. Returns the other end of its connection, and the place of its
+    /// link. `hosts` are the names of that node that the client may use.
+    pub(crate) fn arrive(
+        &self,
+        peer: Peer,
+        hosts: Vec<String>,
+    ) -> io::Result<(StdUnixStream, LinkPlace)> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;
@@ -83,10 +87,10 @@ impl Door {
         let gate = Gate { names: Arc::new(self.names.with(hosts)), reach: Reach::Network };
         let client = Client { gate, peer: Peer { is_passed: true, is_operator: false, ..peer } };
         let served = self.served.clone();
-        self.served.connections.admit(|ticket| {
+        let ticket = self.served.connections.admit(|ticket| {
             self.runtime.spawn(serve_one(socket, None, served, client, ticket)).abort_handle()
         });
-        Ok(ours)
+        Ok((ours, ticket.place_of_link()))
     }
 }
 
@@ -217,7 +221,7 @@ impl Accepting {
         Ok(())
     }
 
-    fn serve<S>(&self, socket: S, peer: Peer, ticket: Ticket) -> AbortHandle
+    fn serve<S>(&self, socket: S, peer: Peer, ticket: Arc<Ticket>) -> AbortHandle
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -234,7 +238,7 @@ async fn serve_one<S>(
     tls: Option<Arc<ServerConfig>>,
     served: Served,
     client: Client,
-    ticket: Ticket,
+    ticket: Arc<Ticket>,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
