@@ -38,8 +38,8 @@ const REST_MAX: Duration = Duration::from_secs(5);
 /// While a server takes no more requests, its link looks this often whether the client is gone.
 const LOOK_PERIOD: Duration = Duration::from_mins(1);
 
-/// The connection of a client, or the link from the node of the client.
-pub(super) trait Source {
+/// The side of a link where the client is: its connection, or the link from its node.
+pub(super) trait ClientEnd {
     /// Whether nobody is at the other end any more. The kernel knows this without a read, which finds
     /// an end only behind all bytes before it. The end of what the client sends is no such sign. If a
     /// client closes its connection and leaves bytes behind, the two look alike at first. But the kernel
@@ -48,31 +48,31 @@ pub(super) trait Source {
     fn is_gone(&self) -> bool;
 }
 
-impl Source for TcpStream {
+impl ClientEnd for TcpStream {
     fn is_gone(&self) -> bool {
         has_hung_up(self)
     }
 }
 
-impl Source for UnixStream {
+impl ClientEnd for UnixStream {
     fn is_gone(&self) -> bool {
         has_hung_up(self)
     }
 }
 
-impl<Inner: Source> Source for TlsStream<Inner> {
+impl<Inner: ClientEnd> ClientEnd for TlsStream<Inner> {
     fn is_gone(&self) -> bool {
         self.get_ref().0.is_gone()
     }
 }
 
-impl<Inner: AsyncRead + Source> Source for BufReader<Inner> {
+impl<Inner: AsyncRead + ClientEnd> ClientEnd for BufReader<Inner> {
     fn is_gone(&self) -> bool {
         self.get_ref().is_gone()
     }
 }
 
-impl<Inner: Source> Source for &mut Inner {
+impl<Inner: ClientEnd> ClientEnd for &mut Inner {
     fn is_gone(&self) -> bool {
         (**self).is_gone()
     }
@@ -125,7 +125,7 @@ impl<Client: AsyncWrite + Unpin> AsyncWrite for &Both<Client> {
 /// Carries bytes until both sides have ended, or one of them fails. Fails if the client reads nothing
 /// for `limits.unsent_time`, does not end its side in time after the server, or is gone.
 pub(super) async fn carry(
-    client: impl AsyncRead + AsyncWrite + Source + Unpin,
+    client: impl AsyncRead + AsyncWrite + ClientEnd + Unpin,
     server: impl AsyncRead + AsyncWrite + Unpin,
     limits: &LiveLimits,
 ) -> io::Result<()> {
@@ -215,7 +215,7 @@ mod tests {
     const UNSENT_TIME: Duration = Duration::from_secs(10);
 
     /// In other tests, the client stays.
-    impl Source for DuplexStream {
+    impl ClientEnd for DuplexStream {
         fn is_gone(&self) -> bool {
             false
         }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     /// The session of the client waits, so its server takes nothing more. `leave` ends the client.
-    async fn ends_with_its_client<Client: AsyncRead + AsyncWrite + Source + Unpin>(
+    async fn ends_with_its_client<Client: AsyncRead + AsyncWrite + ClientEnd + Unpin>(
         (near, mut client): (Client, Client),
         leave: impl FnOnce(Client),
     ) {

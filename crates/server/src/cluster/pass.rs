@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, client, server};
 
-use crate::cluster::carry::{Counted, LINK_BYTES, Source, TASK_BYTES, carry};
+use crate::cluster::carry::{ClientEnd, Counted, LINK_BYTES, TASK_BYTES, carry};
 use crate::cluster::line::{self, Purpose};
 use crate::cluster::peers::{Peers, Shared};
 use crate::cluster::status::Leader;
@@ -61,7 +61,7 @@ impl Drop for Passing {
 }
 
 /// The connection of a client.
-trait Client: AsyncRead + AsyncWrite + Source + Unpin {
+trait Client: AsyncRead + AsyncWrite + ClientEnd + Unpin {
     /// Waits until the connection is broken: the client has reset it, or its machine is lost. The end
     /// of what the client sends is no such sign: see [`speaks`].
     fn broken(&self) -> impl Future<Output = ()> + Send;

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::carry::{Counted, LINK_BYTES, Source, TASK_BYTES, carry};
+use crate::cluster::carry::{ClientEnd, Counted, LINK_BYTES, TASK_BYTES, carry};
 use crate::cluster::connects::Connects;
 use crate::cluster::copy::send::Sending;
 use crate::cluster::handshakes::Handshakes;
@@ -325,7 +325,7 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
 /// Carries bytes between a link and the connection of its client in this process, until both have
 /// ended, the connection has given way to another one, or the process behind the link is gone.
 async fn serve_client(
-    link: &mut (impl AsyncRead + AsyncWrite + Source + Unpin),
+    link: &mut (impl AsyncRead + AsyncWrite + ClientEnd + Unpin),
     arrived: Option<Arrived>,
     limits: &LiveLimits,
     gone: impl Future<Output = ()>,
