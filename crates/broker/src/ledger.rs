@@ -75,6 +75,9 @@ pub(crate) struct Ledger {
 struct Owed {
     /// The facts of these queues.
     queues: BTreeSet<QueueId>,
+    /// That the queues with these names have no facts any more, each with its number before its
+    /// removal. The log still has the facts of each of them, so these are never more than the log's.
+    dropped: BTreeMap<Box<[u8]>, QueueId>,
     /// The claims with these keys.
     claims: BTreeSet<ClaimKey>,
     /// The jobs with these ids, and their places: they moved without a request of a client. The log
@@ -97,6 +100,7 @@ impl Owed {
             + self.moves.len()
             + self.claims.len()
             + self.queues.len()
+            + self.dropped.len()
             + self.cron_states.len()
             + self.notes.len()
     }
@@ -115,6 +119,9 @@ impl Owed {
         let job = self.moves.pop_first().map(|(id, slot)| Record::Update(slot, id));
         job.or_else(|| self.claims.pop_first().map(Record::Claim))
             .or_else(|| self.queues.pop_first().map(Record::QueueFacts))
+            .or_else(|| {
+                self.dropped.pop_first().map(|(name, queue)| Record::QueueDropped(queue, name))
+            })
             .or_else(|| self.cron_states.pop_first().map(Record::CronState))
             .or_else(|| self.notes.pop_first().map(Record::Note))
     }
@@ -140,6 +147,12 @@ impl Ledger {
     /// Whether the log has room for an update of a job or for a fact.
     fn admits_update(&self) -> bool {
         self.log().is_some_and(|log| log.admits_update())
+    }
+
+    /// Whether the log has facts of the queue of this name.
+    fn has_queue_fact(&self, name: &[u8]) -> bool {
+        let (key, _) = meta::queue_fact(name, QueueFacts::default());
+        self.log().is_some_and(|log| log.fact_value(&key).is_some())
     }
 
     /// Whether a change without a client, such as the loss of a lease, is always written whole. If
@@ -306,6 +319,10 @@ impl Ledger {
             Record::QueueFacts(queue) => {
                 engine.has_queue(*queue) && engine.queue_facts(*queue).kept
             }
+            // A client may have made the queue again. Then its facts are written or owed.
+            Record::QueueDropped(_, name) => {
+                engine.own_queue_id(name).is_none_or(|queue| !engine.queue_facts(queue).kept)
+            }
             _ => true,
         }
     }
@@ -386,6 +403,13 @@ impl Ledger {
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
                 let after = self.append_fact(&key, &value, engine);
                 self.note_queue(queue, after, engine);
+            }
+            // A removal ends jobs, so it makes room and cannot demand it. Until this is written, a
+            // restart can bring the queue back, without jobs.
+            Record::QueueDropped(queue, name) if !self.admits_update() => {
+                if self.has_queue_fact(&name) {
+                    self.owed_mut().dropped.insert(name, queue);
+                }
             }
             Record::QueueDropped(queue, name) => {
                 let (key, nothing) = meta::queue_fact(&name, QueueFacts::default());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
     Answer, Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, ReadMode, Submit,
-    Take,
+    Take, Turn,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -14,6 +14,28 @@ fn open(disk: &log::FaultDisk) -> Broker {
     let disk = Arc::new(disk.clone());
     let options = Options::without_threads(disk, log::Settings::default());
     Broker::open(options, NOW).expect("the log is whole").0
+}
+
+/// Does the work of the log's threads.
+fn work(broker: &Broker) {
+    loop {
+        broker.commit_step(NOW).expect("the disk works");
+        broker.prepare_step().expect("a full disk is no failure");
+        if !broker.reclaim_step(NOW).expect("all segments can be read") {
+            return;
+        }
+    }
+}
+
+/// Fills the log, so that it has no room for a fact. Nobody prepares segments while the turn lasts,
+/// so the log stays full.
+fn fill(turn: &mut Turn<'_>) {
+    let session = turn.open_session(0);
+    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
+    let mut limit = 0;
+    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
+        limit += 1;
+    }
 }
 
 #[test]
@@ -221,15 +243,6 @@ fn a_child_that_a_rule_names_is_one_again_after_its_removal() {
 fn a_child_made_while_the_log_had_no_room_is_logged_later() {
     let disk = log::FaultDisk::new(1, 16 << 20);
     let broker = open(&disk);
-    let work = || {
-        loop {
-            broker.commit_step(NOW).expect("the disk works");
-            broker.prepare_step().expect("a full disk is no failure");
-            if !broker.reclaim_step(NOW).expect("all segments can be read") {
-                break;
-            }
-        }
-    };
     let reader = broker.turn(NOW).open_reader_session(0);
     let mut refused = 0;
     while refused < 5 {
@@ -238,7 +251,7 @@ fn a_child_made_while_the_log_had_no_room_is_logged_later() {
         let put = (0..200).try_for_each(|_| turn.caller(reader).add(b"bulk", body(), None).value);
         refused += u32::from(put.is_err());
         drop(turn);
-        work();
+        work(&broker);
     }
     let mut turn = broker.turn(NOW);
     let mut limit = 0;
@@ -249,8 +262,57 @@ fn a_child_made_while_the_log_had_no_room_is_logged_later() {
     let _ = turn.caller(reader).flush(b"bulk");
     drop(turn);
     while broker.turn(NOW).advance() {
-        work();
+        work(&broker);
     }
-    work();
+    work(&broker);
     assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
+}
+
+#[test]
+fn a_removal_writes_nothing_while_the_log_has_no_room() {
+    let broker = open(&log::FaultDisk::new(1, 64 << 20));
+    let mut turn = broker.turn(NOW);
+    let (reader, user) = (turn.open_reader_session(0), turn.open_session(0));
+    let _ = turn.caller(user).create_queue(b"kept");
+    turn.caller(user).use_queue(b"used");
+    fill(&mut turn);
+    let before = turn.after_all();
+    for number in 0..100 {
+        // The log had no room for the facts of this queue either.
+        let name = format!("q{number}").into_bytes();
+        let _ = turn.caller(reader).read(&name, ReadMode::Peek, Patience::None);
+        assert!(turn.queue_facts(&name).is_some_and(|facts| facts.kept));
+        assert_eq!(turn.caller(reader).remove_queue(&name).value, Clearing::Done);
+        let dropped = turn.caller(reader).drop_queue(b"used").value;
+        assert_eq!(dropped, Ok(Some(Clearing::Done)));
+    }
+    assert_eq!(turn.caller(reader).remove_queue(b"kept").value, Clearing::Done);
+    assert_eq!(turn.after_all(), before);
+    assert!(turn.queue_facts(b"kept").is_none());
+}
+
+#[test]
+fn a_removal_for_which_there_was_no_room_is_written_later() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let reader = turn.open_reader_session(0);
+    for name in [&b"again"[..], b"gone"] {
+        let _ = turn.caller(reader).read(name, ReadMode::Peek, Patience::None);
+    }
+    fill(&mut turn);
+    for name in [&b"again"[..], b"gone"] {
+        assert_eq!(turn.caller(reader).remove_queue(name).value, Clearing::Done);
+    }
+    // The removal that is written later must not end this new queue.
+    let _ = turn.caller(reader).read(b"again", ReadMode::Peek, Patience::None);
+    drop(turn);
+    work(&broker);
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    let broker = open(&disk);
+    let turn = broker.turn(NOW);
+    let names: Vec<&[u8]> = turn.queue_names().collect();
+    assert_eq!(names, [&b"default"[..], b"again"]);
 }
