@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{OnDuplicate, QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    Broker, Counters, DiskLimit, DiskLimits, JobId, Kick, Millis, NewJob, News, Options, Patience,
-    PutRefusal, ReadMode, Refusal, SessionId, State, Status, Submit, Take, Turn, When,
+    Broker, Counters, DiskLimit, DiskLimits, Event, JobId, Kick, Millis, NewJob, News, Options,
+    Patience, PutRefusal, ReadMode, Refusal, SessionId, State, Status, Submit, Take, Turn, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -139,6 +139,41 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
         matches!(turn.caller(session).kick(50).value, Ok(Kick::Done(50))),
         "there is room for these"
     );
+    drop(turn);
+    work(&broker);
+}
+
+#[test]
+fn kicks_that_began_together_end_before_they_use_the_reserve() {
+    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
+    let options = Options::without_threads(disk, log::Settings::default());
+    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let session = broker.turn(NOW).open_session(0);
+    fill(&broker, session);
+    let mut turn = broker.turn(NOW);
+    // All of them together need about twice the room that updates may use.
+    let (kickers, bound) = (16, 1000);
+    for _ in 0..kickers {
+        let kicker = turn.open_session(0);
+        let kick = turn.caller(kicker).kick(bound).value;
+        assert!(matches!(kick, Ok(Kick::Waiting)), "there is room for each alone: {kick:?}");
+    }
+    while turn.advance() {}
+    let mut events = Vec::new();
+    turn.take_events(0, &mut events);
+    let kicked: Vec<u64> = events
+        .iter()
+        .map(|(_, answer)| match answer.value {
+            Event::Kicked(count) => count,
+            ref event => panic!("{event:?}"),
+        })
+        .collect();
+    assert_eq!(kicked.len(), kickers, "each kick is answered");
+    let sum: u64 = kicked.iter().sum();
+    assert!(sum < kickers as u64 * bound, "{kicked:?}");
+    assert_eq!(sum, turn.totals().ready, "each answer tells how many jobs were kicked");
+    let delayed = turn.caller(session).first_used_id(State::Delayed).value.expect("there are more");
+    assert_eq!(turn.caller(session).kick_job(delayed).value, Ok(()), "there is room for one job");
     drop(turn);
     work(&broker);
 }

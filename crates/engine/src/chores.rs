@@ -26,6 +26,8 @@ pub(crate) struct ChoreLine {
     is_held: bool,
     /// Kicks end when they need a cold job: see [`crate::Engine::end_kicks_at_cold_jobs`].
     kicks_end_at_cold_jobs: bool,
+    /// Kicks end instead of their next slice: see [`crate::Engine::end_kicks`].
+    kicks_end: bool,
     /// The last slice was spent on timers, so the next slice begins with a chore.
     pub(crate) comes_first: bool,
 }
@@ -67,6 +69,14 @@ impl ChoreLine {
 
     pub(crate) fn kicks_end_at_cold_jobs(&self) -> bool {
         self.kicks_end_at_cold_jobs
+    }
+
+    pub(crate) fn end_kicks(&mut self, end: bool) {
+        self.kicks_end = end;
+    }
+
+    pub(crate) fn kicks_end(&self) -> bool {
+        self.kicks_end
     }
 
     pub(crate) fn is_held(&self) -> bool {

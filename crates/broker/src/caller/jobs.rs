@@ -244,7 +244,8 @@ impl Caller<'_> {
     pub fn kick(&mut self, max: u64) -> Answer<Result<Kick, Refusal>> {
         let core = &mut *self.core;
         // The kick runs in slices. A later slice could not report to the client that the log has no
-        // room. So this checks now that the log has room for all jobs.
+        // room. So this checks now that the log has room for all jobs. Others can use this room
+        // meanwhile. Then the kick ends early: see `Engine::end_kicks`.
         let used = core.engine.queue_stats(core.engine.used(self.session));
         let found = if used.buried > 0 { used.buried } else { used.delayed };
         let count = max.min(found);

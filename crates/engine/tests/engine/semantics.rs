@@ -251,6 +251,25 @@ fn a_long_kick_rests_while_the_records_cannot_be_written() {
 }
 
 #[test]
+fn a_long_kick_ends_early_while_its_records_have_no_room() {
+    let mut world = World::new();
+    let session = world.open();
+    for _ in 0..2500 {
+        world.put(session, 0, 100, 1);
+    }
+    assert_eq!(world.act(|e, fx| e.kick(session, 2500, fx)), Kick::Waiting);
+    let kicked = world.engine.totals().ready;
+    world.engine.end_kicks(true);
+    world.pass(0);
+    assert_eq!(world.events(), [(session, format!("kicked {kicked}"))]);
+    assert_eq!(world.act(|e, fx| e.kick(session, 1, fx)), Kick::Done(1), "the caller found room");
+    world.engine.end_kicks(false);
+    assert_eq!(world.act(|e, fx| e.kick(session, 2500, fx)), Kick::Waiting);
+    world.pass(0);
+    assert_eq!(world.events(), [(session, format!("kicked {}", 2499 - kicked))]);
+}
+
+#[test]
 fn kicks_take_buried_jobs_first_in_the_order_of_burying() {
     let mut world = World::new();
     let session = world.open();

@@ -133,9 +133,12 @@ pub(super) fn crowd(plan: &Plan, bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: 
                 bytes.extend(format!("bury {id} 5\r\n").as_bytes());
             }
         }
-        // The model cannot compute how many slices a kick needs that waits for cold jobs. So with a
-        // model, such a kick is at most one slice long.
-        _ if plan.jobs_bytes_max.is_some() && plan.unmodelled.is_none() => {
+        // The model cannot compute how many slices a kick needs that waits for cold jobs, nor after
+        // which slice it ends because the log has no room. So with a model, such a kick is at most
+        // one slice long.
+        _ if (plan.jobs_bytes_max.is_some() || plan.weights.fill_disk > 0)
+            && plan.unmodelled.is_none() =>
+        {
             bytes.extend(b"kick 1000\r\n");
         }
         _ => bytes.extend(b"kick 100000\r\n"),

@@ -62,7 +62,7 @@ impl Engine {
         self.chores.is_held() && !self.chores.is_empty()
     }
 
-    /// Whether chores have more to do, now or later. For the simulator.
+    /// Whether chores have more to do, now or later.
     pub fn has_chores(&self) -> bool {
         !self.chores.is_empty()
     }
@@ -72,6 +72,17 @@ impl Engine {
     /// all jobs.
     pub fn end_kicks_at_cold_jobs(&mut self, end: bool) {
         self.chores.end_kicks_at_cold_jobs(end);
+    }
+
+    /// From now on, a kick ends instead of its next slice, also if it has kicked no job yet. Each
+    /// job needs room in the log, and other clients can use the room that a kick had found.
+    pub fn end_kicks(&mut self, end: bool) {
+        self.chores.end_kicks(end);
+    }
+
+    /// The most jobs that the chores of one call of [`Engine::advance`] change.
+    pub fn chore_jobs_max(&self) -> u64 {
+        2 * u64::from(self.meter.step_jobs())
     }
 
     /// Does one slice of the chore that has waited longest, and does not rest.
@@ -85,7 +96,8 @@ impl Engine {
             // are already kicked stay ready.
             return;
         }
-        if self.step(&mut chore, effects) {
+        let ends = matches!(chore, Chore::Kick { .. }) && self.chores.kicks_end();
+        if !ends && self.step(&mut chore, effects) {
             return self.chores.push(chore);
         }
         let (session, news) = match chore {
