@@ -133,15 +133,22 @@ impl BodyReader {
             Err(error) => return (0..entries.len()).map(|index| (index, error.clone())).collect(),
         };
         let mut failed = Vec::new();
+        let mut is_spoiled = false;
         let mut done = 0;
         while done < entries.len() {
             let end = stretch(&entries[done..]) + done;
             let stretch = &entries[done..end];
-            open.read_stretch(&mut bytes, stretch, ENTRY_BYTES_GUESS, |index, body| match body {
-                Err(error @ BodyError::Read { .. }) => failed.push((done + index, error)),
-                body => each(done + index, body),
+            open.read_stretch(&mut bytes, stretch, ENTRY_BYTES_GUESS, |index, body| {
+                is_spoiled |= body.is_err();
+                match body {
+                    Err(error @ BodyError::Read { .. }) => failed.push((done + index, error)),
+                    body => each(done + index, body),
+                }
             });
             done = end;
+        }
+        if is_spoiled {
+            log.segments.note_spoiled(segment);
         }
         // An entry can be much larger than a usual read.
         bytes.clear();

@@ -316,6 +316,7 @@ impl Log {
         if slice.is_err() {
             cursor.stopped = true;
             cursor.unreadable = Some(first);
+            self.segments.note_spoiled(first);
         }
         slice.map(Some)
     }
@@ -352,6 +353,7 @@ impl Log {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if segment == self.open_batch().first {
             (cursor.stopped, cursor.unreadable) = (true, Some(segment));
+            self.segments.note_spoiled(segment);
         }
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::backup::{Manifest, adopt};
 use crate::disk::Disk;
 use crate::error::{Failure, OpenError};
-use crate::files::folder::{Folder, Found, lock};
+use crate::files::folder::{BLOCK_BYTES, Folder, Found, lock};
 use crate::files::segments::{SegmentFile, Segments, segment_name};
 use crate::format::HEADER_BYTES;
 use crate::format::entry::EntryKind;
@@ -107,6 +107,7 @@ impl Log {
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
         segments.adopt_spares(&folder)?;
         adopt_indexes(&segments, &folder, &replay.indexes(), settings.classify.is_some());
+        tail.spoiled.iter().for_each(|&number| segments.note_spoiled(number));
         segments.discard_void(&void.iter().map(|found| found.number).collect::<Vec<_>>())?;
 
         let end = End {
@@ -166,15 +167,21 @@ fn prepared_bytes(
 
 /// Makes the end of the log durable. The bytes after the durable position may be only in the
 /// kernel's cache. If an earlier process failed to sync these bytes, the kernel treats them as
-/// written, so a sync alone would not help. So recovery writes these bytes again, and syncs them.
+/// written, so a sync alone would not help. So recovery writes these bytes again, and syncs them. It also
+/// writes zeros to the bad blocks after the end: the log could not write a part of such a block.
 fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
     let end = tail.end.offset();
     let name = segment_name(tail.last);
+    let write = |bytes: &[u8], offset: u64| {
+        let written = last.file.write_at(bytes, offset);
+        written.map_err(|error| Failure::new("write", &name, error))
+    };
     if start < end {
-        last.file
-            .write_at(&tail.bytes[start as usize..end as usize], start)
-            .map_err(|error| Failure::new("write", &name, error))?;
+        write(&tail.bytes[start as usize..end as usize], start)?;
+    }
+    for &block in &tail.bad_blocks {
+        write(&[0; BLOCK_BYTES as usize], block)?;
     }
     last.file.sync_data().map_err(|error| Failure::new("sync", &name, error))
 }

@@ -397,20 +397,29 @@ fn bytes_that_change_between_the_passes_are_seen() {
 }
 
 #[test]
-fn a_failing_read_stops_the_start_and_nothing_else() {
+fn a_failing_read_stops_the_start_or_nothing() {
     let small = small(true);
     let disk = small.disk.fork();
     drop(recover(&disk, settings(Sync::Always), 1200).unwrap());
     let reads = disk.reads();
+    let mut refused = 0;
     for read in small.disk.reads() + 1..=reads {
         let disk = small.disk.fork();
         disk.fail_read_at(read);
-        let error = recover(&disk, settings(Sync::Always), 1200).unwrap_err();
-        assert!(matches!(error, OpenError::Io { .. }), "read {read}: {error}");
+        match recover(&disk, settings(Sync::Always), 1200) {
+            // A read of the last segment is repeated block by block.
+            Ok((_, found)) => {
+                assert_eq!((&found.state, found.report.next_id), (&small.whole, small.next_id));
+                continue;
+            }
+            Err(OpenError::Io { .. }) => refused += 1,
+            Err(error) => panic!("read {read}: {error}"),
+        }
         disk.restart();
         let found = recover(&disk, settings(Sync::Always), 1200).unwrap().1;
         assert_eq!((&found.state, found.report.next_id), (&small.whole, small.next_id));
     }
+    assert!(refused > 0, "each start can do without one of its reads");
 }
 
 #[test]

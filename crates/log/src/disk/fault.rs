@@ -26,6 +26,8 @@ const EMFILE: i32 = 24;
 
 /// The size of a sector. A power failure never tears a sector.
 const SECTOR_BYTES: usize = 512;
+/// The size of a block. To write a part of a block, the simulated kernel reads the block first.
+const BLOCK_BYTES: usize = 4096;
 
 /// A disk in memory. All clones use the same disk.
 #[derive(Clone, Debug)]
@@ -206,7 +208,8 @@ impl FaultDisk {
         self.state().planned_reads = reads;
     }
 
-    /// From now on, all reads of the sector at this offset of a file fail.
+    /// From now on, all reads of the sector at this offset of a file fail, and all writes of a part of its
+    /// block of 4096 bytes. A write of the whole block mends the sector.
     pub fn fail_sector(&self, name: &str, offset: u64) {
         let mut state = self.state();
         if let Some(&inode) = state.names.get(name) {
@@ -690,6 +693,19 @@ impl DiskFile for FaultFile {
         let mut state = self.state()?;
         let planned = state.call()?;
         let (start, end) = (offset as usize, offset as usize + bytes.len());
+        let is_in_the_way = |&(inode, sector): &(usize, usize)| {
+            let block = sector * SECTOR_BYTES / BLOCK_BYTES * BLOCK_BYTES;
+            let block = block..block + BLOCK_BYTES;
+            let is_touched = block.start < end && start < block.end;
+            inode == self.inode && is_touched && (block.start < start || end < block.end)
+        };
+        if state.bad_sectors.iter().any(is_in_the_way) {
+            return Err(eio());
+        }
+        state.bad_sectors.retain(|&(inode, sector)| {
+            let at = sector * SECTOR_BYTES;
+            inode != self.inode || at < start || end <= at
+        });
         let grows = end.saturating_sub(state.inodes[self.inode].live.len()) as u64;
         if grows > 0 && state.used() + grows > state.capacity {
             return Err(io::ErrorKind::StorageFull.into());

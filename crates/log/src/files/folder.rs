@@ -8,12 +8,65 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::files::groups::GroupFault;
 use crate::files::segments::{segment_name, segment_number};
-use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SEGMENT_MAGIC, SegmentHeader};
+use crate::format::{
+    FORMAT, GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SEGMENT_MAGIC,
+    SegmentHeader,
+};
 use crate::index::index_number;
+use crate::types::Position;
 
 /// Recovery reads segments that can be mostly empty in pieces of this many bytes. In simulations the
 /// pieces are small, because the segments are small.
 pub(crate) const PIECE_BYTES: usize = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
+
+/// The kernel reads and writes blocks of this size. If one of its sectors is bad, the whole block cannot
+/// be read, and a part of it cannot be written. If the whole block is written, the disk puts it elsewhere.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+
+/// Recovery refuses a file with more bad blocks. Each of these reads can take seconds.
+const BAD_BLOCKS_MAX: usize = 16;
+
+/// The blocks of a segment's file that cannot be read.
+#[derive(Debug, Default)]
+pub(crate) struct BadBlocks {
+    /// The offsets at which they begin, in ascending order.
+    starts: Vec<u64>,
+    /// The error of the first read of a bad block.
+    error: Option<OpenError>,
+}
+
+impl BadBlocks {
+    fn note(&mut self, start: u64, error: OpenError) -> Result<(), OpenError> {
+        if self.starts.last() != Some(&start) {
+            self.starts.push(start);
+        }
+        if self.starts.len() > BAD_BLOCKS_MAX {
+            return Err(error);
+        }
+        self.error = self.error.take().or(Some(error));
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// The offsets of the bad blocks after `end`, where the intact groups of the file end. `rest` has the
+    /// bytes from there on. Fails if a bad block hides whether a group begins there, or if one does: this
+    /// group may have been acknowledged. Otherwise nothing after `end` was.
+    pub(crate) fn after(self, end: Position, rest: &[u8]) -> Result<Vec<u64>, OpenError> {
+        let header = end.offset()..end.offset() + GROUP_HEADER_BYTES as u64;
+        let is_hidden = self
+            .starts
+            .iter()
+            .any(|&start| start < header.end && header.start < start + BLOCK_BYTES);
+        let begins = GroupHeader::peek(rest).is_some_and(|group| group.position == end);
+        match self.error {
+            Some(error) if is_hidden || begins => Err(error),
+            _ => Ok(self.starts.into_iter().filter(|&start| start >= end.offset()).collect()),
+        }
+    }
+}
 
 /// A segment's file, as found in the folder.
 #[derive(Debug)]
@@ -162,16 +215,18 @@ impl Found {
         Ok(header)
     }
 
-    /// The file's bytes up to `end`, and the end of the last piece that has more than zeros. The log
-    /// fills a segment with zeros ahead of its use, so the last segment is often mostly empty. This
-    /// function writes no zeros to memory, because the first use of memory costs more than a read.
-    pub(crate) fn bytes_and_used(&self, end: u64) -> Result<(Vec<u8>, u64), OpenError> {
+    /// The file's bytes up to `end`, the end of the last piece that has more than zeros, and the blocks
+    /// that cannot be read: the bytes have zeros in their place. The log fills a segment with zeros ahead
+    /// of its use, so the last segment is often mostly empty. This function writes no zeros to memory,
+    /// because the first use of memory costs more than a read.
+    pub(crate) fn bytes_and_used(&self, end: u64) -> Result<(Vec<u8>, u64, BadBlocks), OpenError> {
+        let mut bad = BadBlocks::default();
         let mut bytes = vec![0; end as usize];
         let mut piece = vec![0; PIECE_BYTES.min(bytes.len())];
         let (mut offset, mut used) = (0, 0);
         while offset < bytes.len() {
             let want = piece.len().min(bytes.len() - offset);
-            let read = self.read_into(offset as u64, &mut piece[..want])?;
+            let read = self.read_around(offset as u64, &mut piece[..want], &mut bad)?;
             let piece_end = offset + read;
             if !is_zeros(&piece[..read]) {
                 bytes[offset..piece_end].copy_from_slice(&piece[..read]);
@@ -182,7 +237,40 @@ impl Found {
             }
             offset = piece_end;
         }
-        Ok((bytes, used))
+        Ok((bytes, used, bad))
+    }
+
+    /// Like `read_into`, but if this fails, reads block by block. Notes the blocks that cannot be read, and
+    /// reads zeros in their place.
+    pub(crate) fn read_around(
+        &self,
+        offset: u64,
+        bytes: &mut [u8],
+        bad: &mut BadBlocks,
+    ) -> Result<usize, OpenError> {
+        if let Ok(read) = self.read_into(offset, bytes) {
+            return Ok(read);
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let block = at / BLOCK_BYTES * BLOCK_BYTES;
+            let want = ((block + BLOCK_BYTES - at) as usize).min(bytes.len() - done);
+            let piece = &mut bytes[done..done + want];
+            let read = match self.read_into(at, piece) {
+                Ok(read) => read,
+                Err(error) => {
+                    bad.note(block, error)?;
+                    piece.fill(0);
+                    want
+                }
+            };
+            done += read;
+            if read < want {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     /// Reads `len` bytes from an offset, or fewer at the end of the file.

@@ -5,7 +5,7 @@
 //! time it *holds* the segment: the log does not free, reuse or cut the file. Segments are freed
 //! from the oldest on, so a hold also keeps all later segments.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::types::Position;
@@ -53,6 +53,8 @@ struct State {
     given_up: VecDeque<(u32, Position)>,
     /// The number of holds of each held segment.
     held: BTreeMap<u32, u32>,
+    /// The segments whose files could not be read, or had wrong bytes.
+    spoiled: BTreeSet<u32>,
     /// The oldest segment that can be held. The files of lower segments are already freed, or are
     /// being freed now.
     kept_from: u32,
@@ -126,6 +128,16 @@ impl Numbered {
         let state = self.state();
         let void = state.given_up.iter().take_while(|(_, trim)| *trim <= end).last();
         void.map_or(state.kept_from, |&(segment, _)| segment + 1)
+    }
+
+    /// Notes that a segment's file could not be read, or had wrong bytes.
+    pub(crate) fn note_spoiled(&self, segment: u32) {
+        self.state().spoiled.insert(segment);
+    }
+
+    /// Whether a segment's file is spoiled. Forgets the answer, because the caller frees the file.
+    pub(crate) fn take_spoiled(&self, segment: u32) -> bool {
+        self.state().spoiled.remove(&segment)
     }
 
     /// Whether a segment can be freed when the log is durable up to this position.

@@ -519,6 +519,12 @@ impl Segments {
         self.numbered.give_up(number, trim);
     }
 
+    /// Notes that a segment's file could not be read, or had wrong bytes. The log removes this file when
+    /// it frees the segment: the next segment in it could not be read either.
+    pub(crate) fn note_spoiled(&self, number: u32) {
+        self.numbered.note_spoiled(number);
+    }
+
     /// Waits, so that other threads can use the disk.
     pub(crate) fn rest(&self, time: Duration) {
         self.disk.rest(time);
@@ -576,10 +582,9 @@ impl Segments {
         self.stuck.store(false, Ordering::Release);
         let Some(number) = self.numbered.begin(wanted.durable) else { return Ok(false) };
         self.remove_index(number);
-        let name = segment_name(number);
         let enough = ahead_of(state) >= wanted.ahead_bytes;
-        match self.disk.look_at(&name) {
-            Ok(looks) => self.discard(state, &name, looks, enough, pace)?,
+        match self.disk.look_at(&segment_name(number)) {
+            Ok(looks) => self.discard(state, number, looks, enough, pace)?,
             // Another program removed the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // The log does not need the file any more, so a later call can retry.
@@ -599,19 +604,21 @@ impl Segments {
     fn discard(
         &self,
         state: &mut State,
-        name: &str,
+        number: u32,
         (size, links): (u64, u64),
         enough: bool,
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<(), Failure> {
+        let name = segment_name(number);
+        let is_spoiled = self.numbered.take_spoiled(number);
         // A file with a second link is part of a backup. So only the log's name of the file is
-        // removed.
-        if links != 1 {
-            return self.disk.remove(name).map_err(|error| Failure::new("remove", name, error));
+        // removed. A spoiled file gets no other name, because a start would use it as a spare.
+        if links != 1 || is_spoiled {
+            return self.disk.remove(&name).map_err(|error| Failure::new("remove", &name, error));
         }
         state.spare_counter += 1;
         let spare = format!("spare-{}", state.spare_counter);
-        self.disk.rename(name, &spare).map_err(|error| Failure::new("rename", name, error))?;
+        self.disk.rename(&name, &spare).map_err(|error| Failure::new("rename", &name, error))?;
         let mut unneeded = Spare { name: spare, size, blank: false };
         if size == self.segment_bytes && !self.disk.copies_on_write() {
             if !enough {
@@ -649,7 +656,7 @@ impl Segments {
             let name = segment_name(number);
             let looks = self.disk.look_at(&name);
             let looks = looks.map_err(|error| Failure::new("look at", &name, error))?;
-            self.discard(&mut state, &name, looks, enough, &|_| Pace::Urgent)?;
+            self.discard(&mut state, number, looks, enough, &|_| Pace::Urgent)?;
         }
         self.sync_folder()?;
         self.publish(&state);

@@ -293,7 +293,11 @@ impl Log {
             !is_stopping
         };
         let slots = self.open_batch().live.slots_in(number);
-        build(Sealed { file: &*file, header, end, slots }, classify, Pace::new(&rest))
+        let built = build(Sealed { file: &*file, header, end, slots }, classify, Pace::new(&rest));
+        if built.as_ref().is_err_and(|error| !matches!(error, IndexError::Stopped)) {
+            self.segments.note_spoiled(number);
+        }
+        built
     }
 
     /// Writes an index file, and puts the index on the shelf. The caller holds the segment.

@@ -2,7 +2,7 @@
 //! after the end were ever durable.
 
 use crate::error::OpenError;
-use crate::files::folder::{Folder, Found, PIECE_BYTES, is_zeros};
+use crate::files::folder::{BadBlocks, Folder, Found, PIECE_BYTES, is_zeros};
 use crate::files::segments::segment_name;
 use crate::format::entry::{Entry, EntryKind};
 use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, get_u32};
@@ -30,6 +30,10 @@ pub(crate) struct Tail {
     time_ms: u64,
     pub(crate) cut_bytes: u64,
     pub(crate) cut_groups: u64,
+    /// The blocks of the last segment that cannot be read: their offsets, all after the end of the log.
+    pub(crate) bad_blocks: Vec<u64>,
+    /// The prepared segments with blocks that cannot be read.
+    pub(crate) spoiled: Vec<u32>,
 }
 
 impl Tail {
@@ -40,7 +44,7 @@ impl Tail {
 
     pub(crate) fn find(folder: &Folder) -> Result<Tail, OpenError> {
         check_ids(folder)?;
-        let (last, mut bytes, used) = last_segment(folder)?;
+        let (last, mut bytes, used, bad) = last_segment(folder)?;
         let salt = last.header()?.salt;
         let mut tail = Tail { last: last.number, ..Tail::default() };
         let mut offset = HEADER_BYTES;
@@ -63,6 +67,7 @@ impl Tail {
         tail.previous_crc = previous.crc;
         tail.time_ms = previous.time_ms;
         tail.first = first;
+        tail.bad_blocks = bad.after(tail.end, rest_from(&bytes, tail.end.offset()))?;
         tail.look_beyond(&bytes, used, salt);
         bytes.truncate(tail.end.offset() as usize);
         bytes.shrink_to_fit();
@@ -84,7 +89,7 @@ impl Tail {
     /// has only zeros.
     fn look_beyond(&mut self, bytes: &[u8], used: u64, salt: u64) {
         let start = self.end.offset();
-        let torn = bytes.get(start as usize..).and_then(GroupHeader::peek);
+        let torn = GroupHeader::peek(rest_from(bytes, start));
         let torn_end = torn
             .filter(|torn| torn.position == self.end && torn.time_ms >= self.time_ms)
             .map_or(start, |torn| torn.end().offset().min(bytes.len() as u64));
@@ -99,9 +104,10 @@ impl Tail {
         let mut end = HEADER_BYTES;
         let mut offset = HEADER_BYTES;
         let mut piece = vec![0; PIECE_BYTES];
+        let mut bad = BadBlocks::default();
         while offset + GROUP_HEADER_BYTES as u64 <= header.size {
             let want = piece.len().min((header.size - offset) as usize);
-            let read = prepared.read_into(offset, &mut piece[..want])?;
+            let read = prepared.read_around(offset, &mut piece[..want], &mut bad)?;
             let piece = &piece[..read];
             let Some(places) = piece.len().checked_sub(GROUP_HEADER_BYTES - 1) else { break };
             let places_used = if is_zeros(piece) { 0 } else { places };
@@ -120,6 +126,9 @@ impl Tail {
             offset += places.next_multiple_of(8) as u64;
         }
         self.cut_bytes += end - HEADER_BYTES;
+        if !bad.is_empty() {
+            self.spoiled.push(prepared.number);
+        }
         Ok(())
     }
 
@@ -151,16 +160,21 @@ impl Tail {
     }
 }
 
+/// The bytes of a segment from an offset on.
+fn rest_from(bytes: &[u8], offset: u64) -> &[u8] {
+    bytes.get(offset as usize..).unwrap_or_default()
+}
+
 /// The header of the group at an offset, if the group is intact.
 pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Option<GroupHeader> {
     let rest = bytes.get(offset as usize..)?;
     GroupHeader::check(rest, salt, Position::new(number, offset))
 }
 
-/// The highest segment whose first group is intact, its bytes, and the offset from which on they are
-/// zeros. At most two files can have a higher number. One is a segment whose first group was being
+/// The highest segment whose first group is intact, its bytes, the offset from which on they are zeros,
+/// and its blocks that cannot be read. At most two files can have a higher number. One is a segment whose first group was being
 /// written at the crash. The other one is a prepared segment.
-fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>, u64), OpenError> {
+fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>, u64, BadBlocks), OpenError> {
     let from_above: Vec<&Found> = folder.segments.values().rev().take(3).collect();
     let highest = from_above[0];
     let mut above = highest.number;
@@ -172,10 +186,11 @@ fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>, u64), OpenError> {
             return Err(missing(folder, found.number + 1, found.number, highest.number));
         }
         above = found.number;
-        let (bytes, used) = found.bytes_and_used(header.size)?;
+        let (bytes, used, bad) = found.bytes_and_used(header.size)?;
         if group_at(&bytes, header.salt, found.number, HEADER_BYTES).is_some() {
-            return Ok((found, bytes, used));
+            return Ok((found, bytes, used, bad));
         }
+        bad.after(Position::new(found.number, HEADER_BYTES), rest_from(&bytes, HEADER_BYTES))?;
     }
     // Without damage, one of these segments has an intact first group. Segment 1 gets its number
     // only when its first group is durable. A file gets a higher number N only when segment N - 2

@@ -1,0 +1,120 @@
+//! Tests what becomes of the log if sectors cannot be read that it does not need: in files of former
+//! segments, and after the end of the log.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{World, recover, settings};
+use lineshaft_log::{BodyReader, FaultDisk, OpenError, Position, Sync};
+
+const FIRST: &str = "0000000001.seg";
+/// A bad sector spoils its whole block.
+const BLOCK: u64 = 4096;
+/// Each group begins with a header of this size.
+const GROUP_HEADER: u64 = 56;
+
+/// A log whose end is in segment 3. Segment 4 is prepared.
+fn world() -> World {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    // Each put is one job, which is finished at once. So nothing is left in the older segments.
+    world.plain = true;
+    world.work_up_to(3);
+    assert!(world.put());
+    world.log.commit_step(world.now_ms).unwrap();
+    world
+}
+
+fn name(number: u32) -> String {
+    format!("{number:010}.seg")
+}
+
+/// The first block that has nothing of a header at this position.
+fn block_after(end: Position) -> u64 {
+    (end.offset() + GROUP_HEADER).next_multiple_of(BLOCK)
+}
+
+/// Makes a sector bad, and ends the process.
+fn fail_sector(disk: &FaultDisk, number: u32, offset: u64) {
+    let bytes = disk.bytes(&name(number)).expect("the log has this file");
+    assert!(offset < bytes.len() as u64, "the sector is in the file");
+    disk.fail_sector(&name(number), offset);
+    disk.restart();
+}
+
+fn files(disk: &FaultDisk) -> Vec<(String, Option<Vec<u8>>)> {
+    disk.names().into_iter().map(|name| (name.clone(), disk.bytes(&name))).collect()
+}
+
+#[test]
+fn a_file_that_could_not_be_read_is_not_used_again() {
+    let mut world = world();
+    world.disk.fail_sector(FIRST, BLOCK + 100);
+    // The first entry of the segment.
+    let entries = [(BLOCK + GROUP_HEADER) as u32];
+    BodyReader::default().read(&world.log, 1, &entries, |_, body| assert!(body.is_err()));
+    assert!(world.reclaim_wanted(), "nothing of it is left");
+    world.reclaim();
+    world.log.commit_step(world.now_ms).unwrap();
+    world.log.prepare_step().unwrap();
+    assert!(world.log.usage().first_segment > 1);
+    let spares = world.disk.names().iter().filter(|name| name.starts_with("spare-")).count();
+    assert!(!world.disk.names().contains(&FIRST.to_owned()) && spares == 0, "it is removed");
+    // In the spoiled file, a group that fills only a part of a block could not be written.
+    world.work_up_to(9);
+    let end = world.log.written();
+    world.disk.restart();
+    world.reopen(end).unwrap();
+}
+
+#[test]
+fn bad_sectors_after_the_end_of_the_log_stop_no_start() {
+    // The first block after the end, and a later one.
+    for blocks in [0, 5] {
+        let mut world = world();
+        let end = world.log.written();
+        let bad = block_after(end) + blocks * BLOCK;
+        fail_sector(&world.disk, end.segment(), bad + 700);
+        world.reopen(end).unwrap();
+        // The start has written the block, so the log goes on through it.
+        world.work_up_to(end.segment() + 2);
+        let end = world.log.written();
+        world.disk.restart();
+        world.reopen(end).unwrap();
+    }
+}
+
+#[test]
+fn a_prepared_segment_with_bad_sectors_is_not_used() {
+    for blocks in [2, 7] {
+        let mut world = world();
+        let end = world.log.written();
+        fail_sector(&world.disk, end.segment() + 1, blocks * BLOCK);
+        world.reopen(end).unwrap();
+        world.work_up_to(end.segment() + 5);
+        let end = world.log.written();
+        world.disk.restart();
+        world.reopen(end).unwrap();
+    }
+}
+
+#[test]
+fn a_start_is_refused_if_a_bad_sector_may_hide_a_group() {
+    let world = world();
+    let end = world.log.written();
+    let (last, next) = (end.segment(), end.segment() + 1);
+    let bad = [(last, BLOCK), (last, end.offset() - 1), (last, end.offset()), (next, BLOCK)];
+    for (number, offset) in bad {
+        let disk = world.disk.fork();
+        fail_sector(&disk, number, offset);
+        let before = files(&disk);
+        let refused = recover(&disk, settings(Sync::Always), world.now_ms).map(|_| ());
+        assert!(matches!(refused, Err(OpenError::Io { .. })), "{number} {offset}: {refused:?}");
+        assert!(files(&disk) == before, "{number} {offset}: a refused start changed files");
+        // The disk can read the sector again.
+        disk.plan_nothing();
+        disk.restart();
+        let found = recover(&disk, settings(Sync::Always), world.now_ms).unwrap().1;
+        world.check(&found, end);
+    }
+}
