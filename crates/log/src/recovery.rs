@@ -107,7 +107,9 @@ impl Log {
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
         segments.adopt_spares(&folder)?;
         adopt_indexes(&segments, &folder, &replay.indexes(), settings.classify.is_some());
-        tail.spoiled.iter().for_each(|&number| segments.note_spoiled(number));
+        let unreadable = void.iter().filter(|found| found.has_unreadable_header());
+        let spoiled = unreadable.map(|found| found.number).chain(tail.spoiled.iter().copied());
+        spoiled.for_each(|number| segments.note_spoiled(number));
         segments.discard_void(&void.iter().map(|found| found.number).collect::<Vec<_>>())?;
 
         let end = End {

@@ -118,3 +118,25 @@ fn a_start_is_refused_if_a_bad_sector_may_hide_a_group() {
         world.check(&found, end);
     }
 }
+
+#[test]
+fn a_file_that_the_log_does_not_need_may_be_unreadable() {
+    let mut world = world();
+    // The log gives segment 1 up, and ends before it frees the file.
+    assert!(world.reclaim_wanted() && world.reclaim(), "nothing of it is left");
+    world.log.commit_step(world.now_ms).unwrap();
+    let end = world.log.written();
+    let names = world.disk.names();
+    let spare = names.iter().find(|name| name.starts_with("blank-")).expect("there is a reserve");
+    assert!(world.log.usage().first_segment > 1 && names.contains(&FIRST.to_owned()));
+    world.disk.fail_sector(spare, 0);
+    fail_sector(&world.disk, 1, 0);
+    world.reopen(end).unwrap();
+    world.work_up_to(end.segment() + 5);
+    let names = world.disk.names();
+    assert!(names.contains(spare), "it may not belong to the log");
+    assert!(!names.contains(&FIRST.to_owned()), "it is removed");
+    let end = world.log.written();
+    world.disk.restart();
+    world.reopen(end).unwrap();
+}

@@ -74,8 +74,15 @@ pub(crate) struct Found {
     pub(crate) number: u32,
     pub(crate) file: Arc<dyn DiskFile>,
     len: u64,
-    header: Result<SegmentHeader, HeaderFault>,
+    header: Result<SegmentHeader, NoHeader>,
     folder: String,
+}
+
+/// Why the header of a file is not known. Only a start that needs the file fails for this reason.
+#[derive(Debug)]
+enum NoHeader {
+    Fault(HeaderFault),
+    Unreadable(io::Error),
 }
 
 /// The files of the folder that recovery reads.
@@ -112,8 +119,7 @@ impl Folder {
         let mut indexes = BTreeSet::new();
         for file in disk.list().map_err(|error| fail("list the files".into(), error))? {
             if is_spare(&file) {
-                let looked = begins_like_spare(disk, &file);
-                if !looked.map_err(|error| fail(format!("read {file}"), error))? {
+                if !begins_like_spare(disk, &file) {
                     strangers.insert(file.clone());
                 }
                 spares.push(file);
@@ -143,13 +149,12 @@ pub(crate) fn is_spare(name: &str) -> bool {
     })
 }
 
-/// Whether a file begins like a segment, or with zeros. No journal of Kestrel does.
-fn begins_like_spare(disk: &dyn Disk, name: &str) -> io::Result<bool> {
-    // A file that this process cannot open does not belong to the log.
-    let Ok(file) = disk.open(name) else { return Ok(false) };
+/// Whether a file begins like a segment, or with zeros. No journal of Kestrel does. A file that this
+/// process cannot open or read does not belong to the log.
+fn begins_like_spare(disk: &dyn Disk, name: &str) -> bool {
     let mut bytes = [0; 32];
-    let read = file.read_at(&mut bytes, 0)?;
-    Ok(bytes.starts_with(SEGMENT_MAGIC) || is_zeros(&bytes[..read]))
+    let read = disk.open(name).and_then(|file| file.read_at(&mut bytes, 0));
+    read.is_ok_and(|read| bytes.starts_with(SEGMENT_MAGIC) || is_zeros(&bytes[..read]))
 }
 
 /// Whether all bytes are zeros. It looks at whole stretches, which is many times as fast as byte by
@@ -158,23 +163,29 @@ pub(crate) fn is_zeros(bytes: &[u8]) -> bool {
     bytes.chunks(4096).all(|stretch| stretch.iter().fold(0, |any, byte| any | byte) == 0)
 }
 
+fn copy_of(error: &io::Error) -> io::Error {
+    let other = || io::Error::new(error.kind(), error.to_string());
+    error.raw_os_error().map_or_else(other, io::Error::from_raw_os_error)
+}
+
 impl Found {
     fn read(disk: &dyn Disk, folder: &str, number: u32) -> io::Result<Found> {
         let file = disk.open(&segment_name(number))?;
         let len = file.size()?;
         let mut bytes = vec![0; HEADER_BYTES as usize];
-        let read = file.read_at(&mut bytes, 0)?;
-        let header = SegmentHeader::decode(&bytes[..read]);
+        let header = file.read_at(&mut bytes, 0).map_err(NoHeader::Unreadable);
+        let header =
+            header.and_then(|read| SegmentHeader::decode(&bytes[..read]).map_err(NoHeader::Fault));
         Ok(Found { number, file, len, header, folder: folder.to_owned() })
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.header.map_or(self.len, |header| header.size)
+        self.header.as_ref().map_or(self.len, |header| header.size)
     }
 
     /// Whether the file is shorter than its header says, or too short for a header.
     pub(crate) fn is_short(&self) -> bool {
-        self.len < self.header.map_or(HEADER_BYTES, |header| header.size)
+        self.len < self.header.as_ref().map_or(HEADER_BYTES, |header| header.size)
     }
 
     /// The file's path, for messages.
@@ -186,14 +197,20 @@ impl Found {
         OpenError::Damaged { file: self.path(), offset, what: what.into() }
     }
 
-    /// Returns the file's header. Fails if the header is damaged, has another format version or
-    /// another segment number, or if the file is too short.
+    /// Whether the disk could not read the header.
+    pub(crate) fn has_unreadable_header(&self) -> bool {
+        matches!(self.header, Err(NoHeader::Unreadable(_)))
+    }
+
+    /// Returns the file's header. Fails if the header cannot be read, is damaged, has another format
+    /// version or another segment number, or if the file is too short.
     pub(crate) fn header(&self) -> Result<SegmentHeader, OpenError> {
-        let header = self.header.map_err(|fault| match fault {
-            HeaderFault::Damaged => self.damaged(0, "the segment's header"),
-            HeaderFault::Format(found) => {
-                OpenError::Format { file: self.path(), found, known: FORMAT }
+        let header = self.header.as_ref().map_err(|fault| match fault {
+            NoHeader::Fault(HeaderFault::Damaged) => self.damaged(0, "the segment's header"),
+            NoHeader::Fault(HeaderFault::Format(found)) => {
+                OpenError::Format { file: self.path(), found: *found, known: FORMAT }
             }
+            NoHeader::Unreadable(error) => self.failed("read", copy_of(error)),
         })?;
         if header.number != self.number {
             return Err(self.damaged(28, format!("the header says segment {}", header.number)));
@@ -203,7 +220,7 @@ impl Found {
                 self.damaged(self.len, format!("the file ends before its {} bytes", header.size))
             );
         }
-        Ok(header)
+        Ok(*header)
     }
 
     /// Like `header`, but also fails if this file and `other` belong to different logs.
