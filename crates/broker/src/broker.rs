@@ -114,7 +114,7 @@ pub enum BrokerError {
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// The log was opened, but this version cannot decode one of its jobs.
+    /// This version cannot decode one of the log's jobs.
     #[error(transparent)]
     Meta(#[from] meta::UnknownMeta),
     /// The log's entries contradict each other.
@@ -235,7 +235,6 @@ impl Broker {
         core.restored = node;
         let core = RefCell::new(core);
         let mut stopped_ms = 0;
-        let mut broken = None;
         let mut begin = |begin: Begin<'_>| {
             let last = Millis(begin.last_time_ms);
             let mut core = core.borrow_mut();
@@ -252,22 +251,20 @@ impl Broker {
             core.bodies.set_start_rules(rules);
             start.now.0
         };
-        let mut restore = |restored: Restored<'_>| {
-            if broken.is_none() {
-                broken = core.borrow_mut().restore(restored).err();
-            }
-        };
+        let mut restore = |restored: Restored<'_>| core.borrow_mut().restore(restored);
         let on_progress = options.on_progress;
         let mut progress = |progress: RecoveryProgress| {
             if let Some(on_progress) = &on_progress {
                 on_progress(progress);
             }
         };
-        let (log, report) =
-            Log::open_at(options.disk, log, &mut begin, &mut restore, &mut progress)?;
-        if let Some(error) = broken {
-            return Err(error);
-        }
+        let (log, report) = Log::open_at::<BrokerError>(
+            options.disk,
+            log,
+            &mut begin,
+            &mut restore,
+            &mut progress,
+        )?;
         let mut core = core.into_inner();
         core.engine.raise_numbers(report.next_id)?;
         core.bodies.set_start_rules(None);

@@ -337,7 +337,8 @@ fn a_folder_that_lost_jobs_is_not_right() {
     // Somebody writes a job without the cluster.
     let shared = Arc::new(disk.clone());
     let mut no_facts = |_: log::Begin<'_>| 0;
-    let opened = log::Log::open_at(shared, settings(), &mut no_facts, &mut |_| (), &mut |_| ());
+    let mut restore = |_: log::Restored<'_>| Ok::<(), log::OpenError>(());
+    let opened = log::Log::open_at(shared, settings(), &mut no_facts, &mut restore, &mut |_| ());
     let (log, _) = opened.expect("it opens");
     let queue = log::QueueRef { number: 0, name: b"mail" };
     let meta = log::Meta {

@@ -54,22 +54,27 @@ impl Log {
         now_ms: u64,
         restore: &mut dyn FnMut(Restored<'_>),
     ) -> Result<(Log, RecoveryReport), OpenError> {
-        Self::open_at(disk, settings, &mut |_| now_ms, restore, &mut |_| ())
+        let mut restore = |restored: Restored<'_>| {
+            restore(restored);
+            Ok(())
+        };
+        let mut begin = |_: Begin<'_>| now_ms;
+        Self::open_at::<OpenError>(disk, settings, &mut begin, &mut restore, &mut |_| ())
     }
 
     /// Locks the folder, and recovers the log in it. If the folder has no log, creates an empty
     /// one. If the copy of another log has arrived in the folder, adopts this copy first. Calls
     /// `begin` once to get the time. Then calls `restore` once per live job, and once per fact. With
     /// [`Settings::classify`], it can also be called for blocks of jobs. The jobs come in the order
-    /// of their segments. Calls `on_progress` whenever it has read a segment. The returned log is
-    /// ready for appends.
-    pub fn open_at(
+    /// of their segments. If `restore` fails, changes no file of the log, and returns the error. Calls
+    /// `on_progress` whenever it has read a segment. The returned log is ready for appends.
+    pub fn open_at<E: From<OpenError>>(
         disk: Arc<dyn Disk>,
         settings: Settings,
         begin: &mut dyn FnMut(Begin<'_>) -> u64,
-        restore: &mut dyn FnMut(Restored<'_>),
+        restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
         on_progress: &mut dyn FnMut(RecoveryProgress),
-    ) -> Result<(Log, RecoveryReport), OpenError> {
+    ) -> Result<(Log, RecoveryReport), E> {
         lock(disk.as_ref())?;
         adopt(disk.as_ref())?;
         let space = disk
@@ -78,7 +83,7 @@ impl Log {
         let segment_bytes = settings.segment_bytes_on(space.capacity);
         let folder = Folder::read(disk.as_ref())?;
         let Some(tail) = find_tail(disk.as_ref(), &folder)? else {
-            return create(disk, &settings, segment_bytes, begin, &folder);
+            return Ok(create(disk, &settings, segment_bytes, begin, &folder)?);
         };
         let used_indexes =
             settings.classify.map(|classify| UsedIndexes { disk: Arc::clone(&disk), classify });
@@ -92,7 +97,7 @@ impl Log {
 
         let last = &folder.segments[&tail.last];
         let header = last.header()?;
-        secure_tail(last, &tail)?;
+        secure_tail(last, &tail).map_err(OpenError::from)?;
         let (kept, void): (Vec<_>, Vec<_>) = folder
             .segments
             .values()
@@ -105,12 +110,13 @@ impl Log {
         let segment_bytes = prepared.unwrap_or(segment_bytes);
         let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
-        segments.adopt_spares(&folder)?;
+        segments.adopt_spares(&folder).map_err(OpenError::from)?;
         adopt_indexes(&segments, &folder, &replay.indexes(), settings.classify.is_some());
         let unreadable = void.iter().filter(|found| found.has_unreadable_header());
         let spoiled = unreadable.map(|found| found.number).chain(tail.spoiled.iter().copied());
         spoiled.for_each(|number| segments.note_spoiled(number));
-        segments.discard_void(&void.iter().map(|found| found.number).collect::<Vec<_>>())?;
+        let void: Vec<u32> = void.iter().map(|found| found.number).collect();
+        segments.discard_void(&void).map_err(OpenError::from)?;
 
         let end = End {
             head: SegmentFile {

@@ -132,7 +132,11 @@ fn read_whole(
     };
     let mut replay = Replay::new(&folder, &tail, None);
     replay.read(&mut |_| ())?;
-    replay.restore(restore, &mut |_| ())?;
+    let mut restore = |restored: Restored<'_>| {
+        restore(restored);
+        Ok(())
+    };
+    replay.restore::<OpenError>(&mut restore, &mut |_| ())?;
     Ok(RecoveryReport { cut_bytes: tail.cut_bytes, cut_groups: tail.cut_groups, ..replay.report() })
 }
 

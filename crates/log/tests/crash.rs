@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Random, World, recover, settings};
-use lineshaft_log::{Disk, FaultDisk, Log, OpenError, Position, Sync};
+use lineshaft_log::{Disk, FaultDisk, Log, OpenError, Position, Restored, Sync};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -233,7 +233,9 @@ fn a_start_reports_how_much_it_has_read() {
     let disk = Arc::new(world.disk.clone());
     let settings = settings(Sync::Always);
     let mut note = |progress| reports.push(progress);
-    let (_, report) = Log::open_at(disk, settings, &mut |_| 1, &mut |_| (), &mut note).unwrap();
+    let mut restore = |_: Restored<'_>| Ok(());
+    let opened = Log::open_at::<OpenError>(disk, settings, &mut |_| 1, &mut restore, &mut note);
+    let (_, report) = opened.unwrap();
     assert_eq!(reports.len() as u64, 2 * report.segments, "each segment is read twice");
     assert!(reports.is_sorted_by_key(|progress| progress.read_bytes));
     let last = reports.last().unwrap();

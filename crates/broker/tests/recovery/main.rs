@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use replica::Lineage;
 
-use script::{check, check_rules};
+use script::{check, check_rules, files};
 
 /// The entry OPEN: the log begins with segment 1, and ids below 100 are used.
 fn opening() -> Vec<u8> {
@@ -118,6 +118,25 @@ fn a_time_that_no_clock_shows_is_refused() {
         let opened = open(&script);
         assert_eq!(opened.is_err(), is_refused, "{shift} {later}: {opened:?}");
         assert!(matches!(opened, Ok(()) | Err(OpenError::Damaged { .. })), "{opened:?}");
+    }
+}
+
+#[test]
+fn a_folder_with_an_option_of_a_newer_version_is_refused_and_not_changed() {
+    let mut job = meta(1, 0, 1);
+    // Two bytes of options: a second byte of bits follows, and this version does not know its bit.
+    job[38] = 2;
+    job.extend_from_slice(&[1 << 7, 1 << 7]);
+    let name = entry(2, 0, &[0, 0, 0, 0, b'a']);
+    let disk = folder::write(&[vec![1], opening(), name, entry(3, 1, &job)].concat());
+    let before = files(&disk);
+    for _ in 0..2 {
+        let settings = Settings { segment_bytes: 64 << 10, ..Settings::default() };
+        let options = Options::without_threads(Arc::new(disk.clone()), settings);
+        let refused = Broker::open(options, Millis(1_700_000_100_000)).map(|_| ());
+        assert!(matches!(refused, Err(BrokerError::Meta(_))), "{refused:?}");
+        assert!(files(&disk) == before, "the start changed a file");
+        disk.restart();
     }
 }
 

@@ -31,12 +31,12 @@ pub(super) struct Source<'a> {
 /// Reads a segment up to its end. Calls `prepare` for some groups at a time, possibly in another
 /// thread. Then calls `each` with the groups and the result, in the caller's thread. Returns the seam
 /// to the segment before this one, and the end and the checksum of the last group. Fails if anything
-/// is damaged.
-pub(super) fn read_segment<T: Send>(
+/// is damaged, or if `each` fails.
+pub(super) fn read_segment<T: Send, E: From<OpenError>>(
     source: Source<'_>,
     mut prepare: impl FnMut(&Groups<'_>) -> Result<T, GroupFault> + Send,
-    mut each: impl FnMut(&Groups<'_>, T) -> Result<(), OpenError>,
-) -> Result<(Seam, Seam), OpenError> {
+    mut each: impl FnMut(&Groups<'_>, T) -> Result<(), E>,
+) -> Result<(Seam, Seam), E> {
     let Source { found, end, bytes } = source;
     let buffers = Buffers::default();
     let reader = GroupReader::new(bytes, (found.header()?, end), PIECE_BYTES, &buffers);
@@ -46,7 +46,7 @@ pub(super) fn read_segment<T: Send>(
         Ok((groups, made))
     });
     let mut seams: Option<(Seam, Seam)> = None;
-    let mut use_groups = |prepared: Result<(Groups<'_>, T), GroupFault>| -> Result<(), OpenError> {
+    let mut use_groups = |prepared: Result<(Groups<'_>, T), GroupFault>| -> Result<(), E> {
         let (groups, made) = prepared.map_err(|fault| found.fault(fault))?;
         let (first, last) = (groups.first, groups.last);
         let before = seams.map_or((first.previous_end, first.previous_crc), |(before, _)| before);
@@ -74,5 +74,5 @@ pub(super) fn read_segment<T: Send>(
             result
         })?;
     }
-    seams.ok_or_else(|| found.damaged(HEADER_BYTES, "the first group"))
+    seams.ok_or_else(|| found.damaged(HEADER_BYTES, "the first group").into())
 }

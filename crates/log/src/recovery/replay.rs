@@ -444,12 +444,12 @@ impl<'a> Replay<'a> {
     }
 
     /// Second pass: restores the live jobs in the order of their segments, then the live facts.
-    /// Calls `on_progress` after each segment.
-    pub(crate) fn restore(
+    /// Calls `on_progress` after each segment. Ends when `restore` fails.
+    pub(crate) fn restore<E: From<OpenError>>(
         &mut self,
-        restore: &mut dyn FnMut(Restored<'_>),
+        restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
         on_progress: &mut dyn FnMut(RecoveryProgress),
-    ) -> Result<Liveness, OpenError> {
+    ) -> Result<Liveness, E> {
         let first = self.tail.first;
         let mut live = Liveness::new(first);
         let changed = self.changed_slots();
@@ -474,18 +474,18 @@ impl<'a> Replay<'a> {
         facts.sort_unstable_by_key(|(_, fact)| fact.position);
         self.report.facts = facts.len() as u64;
         for (key, fact) in facts {
-            restore(Restored::Fact { key, value: &fact.value, position: fact.position });
+            restore(Restored::Fact { key, value: &fact.value, position: fact.position })?;
         }
         Ok(live)
     }
 
     /// Restores the live jobs of one segment.
-    fn restore_segment(
+    fn restore_segment<E: From<OpenError>>(
         &self,
         number: u32,
         live: &mut Liveness,
-        restore: &mut dyn FnMut(Restored<'_>),
-    ) -> Result<(), OpenError> {
+        restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let found = &self.folder.segments[&number];
         let segment = &self.segments[(number - self.tail.first) as usize];
         let source = self.source(found, segment.end);
@@ -528,26 +528,26 @@ impl<'a> Replay<'a> {
                         let entry_at = at.offset() as u32;
                         let job = StoredJob { slot, entry_at, position, queue, meta };
                         copy.set(bodies.next());
-                        self.restore_job(&job, RestoredBody::here(body, Some(&copy)), restore);
+                        self.restore_job(&job, RestoredBody::here(body, Some(&copy)), restore)?;
                     }
                     index += 1;
                 }
             }
             wants_bodies.store(copy.was_wanted(), Ordering::Relaxed);
-            Ok(())
+            Ok::<(), E>(())
         })?;
         if index != segment.slots {
-            return Err(found.damaged(HEADER_BYTES, "the file changed while it was read"));
+            return Err(found.damaged(HEADER_BYTES, "the file changed while it was read").into());
         }
         Ok(())
     }
 
-    fn restore_job(
+    fn restore_job<E>(
         &self,
         stored: &StoredJob<'_>,
         body: RestoredBody<'_>,
-        restore: &mut dyn FnMut(Restored<'_>),
-    ) {
+        restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let StoredJob { slot, entry_at, position, .. } = *stored;
         let change = if self.changes.is_empty() { None } else { self.changes.get(&slot) };
         let update = change.and_then(|change| change.update.as_ref());
@@ -569,6 +569,6 @@ impl<'a> Replay<'a> {
             meta,
             counters: newer.map(|(_, range)| &self.arena[range.clone()]),
             body,
-        });
+        })
     }
 }

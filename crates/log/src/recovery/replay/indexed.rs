@@ -131,14 +131,14 @@ impl Replay<'_> {
 
     /// Restores the live jobs of a segment that was read by its index: first the jobs that are in
     /// no block, then the blocks. The jobs of a block that have changed follow the block.
-    pub(super) fn restore_indexed(
+    pub(super) fn restore_indexed<E: From<OpenError>>(
         &self,
         number: u32,
         indexed: &Indexed,
         changed: &BTreeSet<u32>,
         live: &mut Liveness,
-        restore: &mut dyn FnMut(Restored<'_>),
-    ) -> Result<(), OpenError> {
+        restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let Some(used) = &self.used_indexes else { return Ok(()) };
         let segment = &self.segments[(number - self.tail.first) as usize];
         let killed = &segment.killed;
@@ -155,11 +155,13 @@ impl Replay<'_> {
             built: OnceCell::new(),
         };
         let others = source.others(indexed.others_at)?;
+        let mut restored = Ok(());
         let decoded = for_each_other(&others, number, |queue, row| {
-            if !killed.contains(row.slot.index) {
-                self.restore_row(&source, queue, &row, restore);
+            if restored.is_ok() && !killed.contains(row.slot.index) {
+                restored = self.restore_row(&source, queue, &row, restore);
             }
         });
+        restored?;
         decoded.ok_or_else(|| source.found.damaged(0, "the index of the segment is wrong"))?;
         for (block_number, block) in (0..).zip(indexed.index.blocks()) {
             let block_id = BlockId { segment: number, number: block_number };
@@ -167,7 +169,7 @@ impl Replay<'_> {
             let slots = block.slot_min..=block.slot_max;
             if !killed.any_in(&slots) && changed.range(slots).next().is_none() {
                 let rows = RestoredRows::new(&source, block_number, None);
-                restore(Restored::Block { block: block_id, summary: *block, queue, rows });
+                restore(Restored::Block { block: block_id, summary: *block, queue, rows })?;
                 continue;
             }
             let mut rows = source.rows(block_number)?;
@@ -178,28 +180,28 @@ impl Replay<'_> {
             match BlockSummary::of(list, &rows, used.classify, block.place) {
                 Some(summary) => {
                     let rows = RestoredRows::new(&source, block_number, Some(&rows));
-                    restore(Restored::Block { block: block_id, summary, queue, rows });
+                    restore(Restored::Block { block: block_id, summary, queue, rows })?;
                 }
                 None => {
                     for row in &rows {
-                        self.restore_row(&source, block.queue, row, restore);
+                        self.restore_row(&source, block.queue, row, restore)?;
                     }
                 }
             }
             for row in &others {
-                self.restore_row(&source, block.queue, row, restore);
+                self.restore_row(&source, block.queue, row, restore)?;
             }
         }
         Ok(())
     }
 
-    fn restore_row(
+    fn restore_row<E>(
         &self,
         source: &BlockSource<'_>,
         queue: u32,
         row: &OwnedRow,
-        restore: &mut dyn FnMut(Restored<'_>),
-    ) {
+        restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let body = RestoredBody::stored(source.found, source.header, row);
         let stored = StoredJob {
             slot: row.slot,
@@ -208,7 +210,7 @@ impl Replay<'_> {
             queue,
             meta: row.meta(),
         };
-        self.restore_job(&stored, body, restore);
+        self.restore_job(&stored, body, restore)
     }
 }
 
