@@ -115,8 +115,8 @@ impl Log {
         let unreadable = void.iter().filter(|found| found.has_unreadable_header());
         let spoiled = unreadable.map(|found| found.number).chain(tail.spoiled.iter().copied());
         spoiled.for_each(|number| segments.note_spoiled(number));
-        let void: Vec<u32> = void.iter().map(|found| found.number).collect();
-        segments.discard_void(&void).map_err(OpenError::from)?;
+        let void = void.iter().map(|found| (found.number, found.size())).collect();
+        segments.discard_void(void, tail.end).map_err(OpenError::from)?;
 
         let end = End {
             head: SegmentFile {

@@ -105,15 +105,48 @@ fn holds_at_any_moment_keep_their_files_and_the_log_survives_a_crash() {
             }
             let durable = world.log.durable();
             world.disk.crash();
-            // A crash ends the holds. The next start frees the segments that were held.
+            // A crash ends the holds. The next process frees the segments that were held.
             drop(held);
             world.reopen(durable).unwrap();
+            world.log.prepare_step().unwrap();
             let first = world.log.usage().first_segment;
             let stale =
                 (1..first).any(|number| world.disk.bytes(&format!("{number:010}.seg")).is_some());
             assert!(!stale, "seed {seed}: void files are left");
         }
     }
+}
+
+#[test]
+fn a_start_waits_for_few_of_the_files_that_were_held() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    world.work_up_to(4);
+    let held = Held::all(&world);
+    work(&mut world, 2000);
+    let void = |world: &World| {
+        let numbers = 1..world.log.usage().first_segment;
+        let names = numbers.map(|number| format!("{number:010}.seg"));
+        names.filter(|name| world.disk.bytes(name).is_some()).count()
+    };
+    let before = void(&world);
+    assert!(before > 30, "{before} files wait");
+    let end = world.log.written();
+    world.disk.restart();
+    drop(held);
+    let calls = world.disk.calls();
+    world.reopen(end).unwrap();
+    let left = void(&world);
+    assert!((before - 4..before).contains(&left), "{left} of {before} files are left");
+    let calls = world.disk.calls() - calls;
+    assert!(calls < 4 * before as u64, "{calls} calls for {before} files");
+    assert!(world.log.usage().data_bytes >= left as u64 * SEGMENT, "they count");
+    // A crash does not matter.
+    let end = world.log.durable();
+    world.disk.crash();
+    world.reopen(end).unwrap();
+    world.log.prepare_step().unwrap();
+    assert_eq!(void(&world), 0, "the helper frees them");
 }
 
 #[test]

@@ -94,6 +94,14 @@ impl Numbered {
         state.bytes.kept += bytes;
     }
 
+    /// Adds a file that recovery found below the log's first segment. It counts as given up.
+    pub(crate) fn add_void(&self, segment: u32, bytes: u64, trim: Position) {
+        let mut state = self.state();
+        state.sizes.insert(segment, bytes);
+        state.bytes.all += bytes;
+        state.given_up.push_back((segment, trim));
+    }
+
     pub(crate) fn bytes(&self) -> Bytes {
         self.state().bytes
     }
@@ -127,7 +135,8 @@ impl Numbered {
     pub(crate) fn first_at(&self, end: Position) -> u32 {
         let state = self.state();
         let void = state.given_up.iter().take_while(|(_, trim)| *trim <= end).last();
-        void.map_or(state.kept_from, |&(segment, _)| segment + 1)
+        // Not all files that recovery found below the first segment need be there.
+        void.map_or(state.kept_from, |&(segment, _)| state.kept_from.max(segment + 1))
     }
 
     /// Notes that a segment's file could not be read, or had wrong bytes.
@@ -157,7 +166,7 @@ impl Numbered {
     pub(crate) fn begin(&self, durable: Position) -> Option<u32> {
         let mut state = self.state();
         let segment = state.next(durable)?;
-        state.kept_from = segment + 1;
+        state.kept_from = state.kept_from.max(segment + 1);
         Some(segment)
     }
 
@@ -254,6 +263,23 @@ mod tests {
         assert_eq!(numbered.begin(TRIM), Some(1));
         assert!(numbered.hold(1).is_none());
         assert!(numbered.hold(2).is_some());
+    }
+
+    #[test]
+    fn void_files_are_freed_first_and_cannot_be_held() {
+        let numbered = numbered(7..9);
+        numbered.add_void(3, 1000, TRIM);
+        numbered.add_void(4, 2000, TRIM);
+        assert_eq!(numbered.bytes(), Bytes { all: 18_000, kept: 15_000 });
+        assert!(numbered.hold(4).is_none());
+        assert_eq!(numbered.first_at(TRIM), 7, "5 and 6 are gone already");
+        let hold = numbered.hold_oldest();
+        for segment in [3, 4] {
+            assert_eq!(numbered.begin(TRIM), Some(segment));
+            numbered.end();
+        }
+        assert_eq!((numbered.begin(TRIM), hold.segment()), (None, 7));
+        assert_eq!(numbered.bytes(), Bytes { all: 15_000, kept: 15_000 });
     }
 
     #[test]

@@ -40,6 +40,10 @@ const GENTLE_FREE: u64 = THOUSAND / 4;
 /// thousandths. A fill that begins that late need not hurry.
 const LATE_BEGIN: u64 = THOUSAND / 32;
 
+/// A start frees this many of the files that the log has given up. On a full disk, the log needs three
+/// segments in reserve at once.
+const VOID_FREED_AT_ONCE: usize = 4;
+
 pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:010}.seg")
 }
@@ -641,26 +645,41 @@ impl Segments {
         removed.map_err(|error| Failure::new("remove", &name, error))
     }
 
-    /// Discards the numbered files that are not part of the log, from the highest number down.
-    /// For numbers above the head, each removal must be durable before the next removal. Otherwise
-    /// a power failure could leave a gap between the numbers, and a gap looks like a lost segment.
-    pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
+    /// Discards the numbered files that are not part of the log: `void` has their numbers and sizes.
+    /// The numbers above the head go from the highest down, and each removal is durable before the next
+    /// one. Otherwise a power failure could leave a gap between the numbers, and a gap looks like a lost
+    /// segment. Below the head, `prepare` frees most of the files later, because there can be thousands.
+    /// The log is durable up to `trim`, and says there that it does not need these files.
+    pub(crate) fn discard_void(
+        &self,
+        mut void: BTreeMap<u32, u64>,
+        trim: Position,
+    ) -> Result<(), Failure> {
         let mut state = self.state();
-        let head = state.head;
-        for &number in numbers.iter().rev() {
-            if number >= head {
-                self.sync_folder()?;
+        let above = void.split_off(&state.head);
+        for &number in above.keys().rev() {
+            self.sync_folder()?;
+            self.discard_one(&mut state, number)?;
+        }
+        for (index, (number, size)) in void.into_iter().enumerate() {
+            if index < VOID_FREED_AT_ONCE {
+                self.discard_one(&mut state, number)?;
+            } else {
+                self.numbered.add_void(number, size, trim);
             }
-            self.remove_index(number);
-            let enough = ahead_of(&state) >= 3 * self.segment_bytes;
-            let name = segment_name(number);
-            let looks = self.disk.look_at(&name);
-            let looks = looks.map_err(|error| Failure::new("look at", &name, error))?;
-            self.discard(&mut state, number, looks, enough, &|_| Pace::Urgent)?;
         }
         self.sync_folder()?;
         self.publish(&state);
         Ok(())
+    }
+
+    fn discard_one(&self, state: &mut State, number: u32) -> Result<(), Failure> {
+        self.remove_index(number);
+        let enough = ahead_of(state) >= 3 * self.segment_bytes;
+        let name = segment_name(number);
+        let looks = self.disk.look_at(&name);
+        let looks = looks.map_err(|error| Failure::new("look at", &name, error))?;
+        self.discard(state, number, looks, enough, &|_| Pace::Urgent)
     }
 
     /// Makes a durable segment file with a header and a number.
