@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::backup::{Manifest, adopt};
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{Failure, OpenError};
 use crate::files::folder::{BLOCK_BYTES, Folder, Found, lock};
 use crate::files::segments::{SegmentFile, Segments, segment_name};
@@ -83,7 +83,7 @@ impl Log {
         let segment_bytes = settings.segment_bytes_on(space.capacity);
         let folder = Folder::read(disk.as_ref())?;
         let Some(tail) = find_tail(disk.as_ref(), &folder)? else {
-            return Ok(create(disk, &settings, segment_bytes, begin, &folder)?);
+            return Ok(create(Arc::clone(&disk), &settings, segment_bytes, begin, &folder)?);
         };
         let used_indexes =
             settings.classify.map(|classify| UsedIndexes { disk: Arc::clone(&disk), classify });
@@ -97,7 +97,8 @@ impl Log {
 
         let last = &folder.segments[&tail.last];
         let header = last.header()?;
-        secure_tail(last, &tail).map_err(OpenError::from)?;
+        let file = last.file()?;
+        secure_tail(&*file, &tail).map_err(OpenError::from)?;
         let (kept, void): (Vec<_>, Vec<_>) = folder
             .segments
             .values()
@@ -108,7 +109,8 @@ impl Log {
         let prepared =
             if is_full { prepared_bytes(disk.as_ref(), &folder, &kept, &void) } else { None };
         let segment_bytes = prepared.unwrap_or(segment_bytes);
-        let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
+        let log_disk = Arc::clone(&disk);
+        let segments = Segments::new(log_disk, header.log_id, segment_bytes, settings.bytes_max);
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
         segments.adopt_spares(&folder).map_err(OpenError::from)?;
         adopt_indexes(&segments, &folder, &replay.indexes(), settings.classify.is_some());
@@ -119,12 +121,7 @@ impl Log {
         segments.discard_void(void, tail.end).map_err(OpenError::from)?;
 
         let end = End {
-            head: SegmentFile {
-                number: tail.last,
-                size: header.size,
-                salt: header.salt,
-                file: Arc::clone(&last.file),
-            },
+            head: SegmentFile { number: tail.last, size: header.size, salt: header.salt, file },
             position: tail.end,
             chain: (tail.previous_end, tail.previous_crc),
         };
@@ -156,8 +153,8 @@ pub(crate) fn find_tail(disk: &dyn Disk, folder: &Folder) -> Result<Option<Tail>
 fn prepared_bytes(
     disk: &dyn Disk,
     folder: &Folder,
-    kept: &[&Found],
-    void: &[&Found],
+    kept: &[&Found<'_>],
+    void: &[&Found<'_>],
 ) -> Option<u64> {
     let is_whole = |size: &u64| *size >= SEGMENT_BYTES_MIN && size.is_multiple_of(4096);
     // A file that was made for a single big entry is not part of the reserve.
@@ -177,12 +174,12 @@ fn prepared_bytes(
 /// kernel's cache. If an earlier process failed to sync these bytes, the kernel treats them as
 /// written, so a sync alone would not help. So recovery writes these bytes again, and syncs them. It also
 /// writes zeros to the bad blocks after the end: the log could not write a part of such a block.
-fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
+fn secure_tail(file: &dyn DiskFile, tail: &Tail) -> Result<(), Failure> {
     let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
     let end = tail.end.offset();
     let name = segment_name(tail.last);
     let write = |bytes: &[u8], offset: u64| {
-        let written = last.file.write_at(bytes, offset);
+        let written = file.write_at(bytes, offset);
         written.map_err(|error| Failure::new("write", &name, error))
     };
     if start < end {
@@ -191,7 +188,7 @@ fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     for &block in &tail.bad_blocks {
         write(&[0; BLOCK_BYTES as usize], block)?;
     }
-    last.file.sync_data().map_err(|error| Failure::new("sync", &name, error))
+    file.sync_data().map_err(|error| Failure::new("sync", &name, error))
 }
 
 /// Counts the index files that are used, and removes the others. If this log uses no index files, it

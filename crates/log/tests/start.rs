@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lineshaft_log::{FaultDisk, Log, Meta, OpenError, QueueRef, Restored, Settings};
+use lineshaft_log::{
+    FaultDisk, Log, Meta, OpenError, PosixDisk, QueueRef, Restored, Settings, salvage,
+};
 
 const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"mails" };
 const FIRST: &str = "0000000001.seg";
@@ -138,4 +140,37 @@ fn a_file_that_only_has_the_name_of_a_spare_is_left_alone() {
         assert_eq!(disk.bytes(name).as_ref(), Some(bytes), "{name}");
     }
     assert_eq!(disk.bytes("spare-4"), None);
+}
+
+/// A log can have more segments than the process can have open files.
+#[test]
+fn a_start_and_a_salvage_keep_few_segments_open() {
+    let disk = large();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    for name in disk.names() {
+        std::fs::write(path.join(&name), disk.bytes(&name).unwrap()).unwrap();
+    }
+    let open_now = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        // Meanwhile, other tests close files.
+        let files = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        files
+            .filter(|file| file.starts_with(&path) && file.extension().is_some_and(|e| e == "seg"))
+            .count()
+    };
+    let (mut jobs, mut most) = (0, 0);
+    let mut note = |_: Restored<'_>| {
+        jobs += 1;
+        most = most.max(open_now());
+    };
+    let posix = PosixDisk::new(&path).unwrap();
+    drop(Log::open(Arc::new(posix), settings(), 2000, &mut note).unwrap());
+    let mut bytes = disk.bytes(FIRST).unwrap();
+    bytes[200_000] ^= 1;
+    std::fs::write(path.join(FIRST), bytes).unwrap();
+    let salvaged = salvage(&PosixDisk::read_only(&path).unwrap(), &mut note).unwrap();
+    assert!(salvaged.refusal.is_some() && jobs > 3000, "{jobs} jobs came back");
+    // The last segment, in which the log goes on, and the one that is read.
+    assert!(most <= 2, "{most} segments were open at once");
 }

@@ -1,5 +1,6 @@
 //! Reads the log's folder: which segments and spares it has, and the headers of the segments.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -68,11 +69,13 @@ impl BadBlocks {
     }
 }
 
-/// A segment's file, as found in the folder.
+/// A segment's file, as found in the folder. A log can have more segments than a process can have open
+/// files. So the file is open only while it is read.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Found<'d> {
+    disk: &'d dyn Disk,
     pub(crate) number: u32,
-    pub(crate) file: Arc<dyn DiskFile>,
+    file: RefCell<Option<Arc<dyn DiskFile>>>,
     len: u64,
     header: Result<SegmentHeader, NoHeader>,
     folder: String,
@@ -87,9 +90,9 @@ enum NoHeader {
 
 /// The files of the folder that recovery reads.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct Folder<'d> {
     pub(crate) name: String,
-    pub(crate) segments: BTreeMap<u32, Found>,
+    pub(crate) segments: BTreeMap<u32, Found<'d>>,
     /// The files with names of spares.
     pub(crate) spares: Vec<String>,
     /// Those of `spares` that are none. For example, a journal of Kestrel in the same folder can have
@@ -109,8 +112,8 @@ pub(crate) fn lock(disk: &dyn Disk) -> Result<(), OpenError> {
     }
 }
 
-impl Folder {
-    pub(crate) fn read(disk: &dyn Disk) -> Result<Folder, OpenError> {
+impl<'d> Folder<'d> {
+    pub(crate) fn read(disk: &'d dyn Disk) -> Result<Folder<'d>, OpenError> {
         let name = disk.folder();
         let fail = |doing: String, error| OpenError::from_io(&name, doing, error);
         let mut segments = BTreeMap::new();
@@ -134,7 +137,7 @@ impl Folder {
         Ok(Folder { name, segments, spares, strangers, indexes })
     }
 
-    pub(crate) fn segment(&self, number: u32) -> Option<&Found> {
+    pub(crate) fn segment(&self, number: u32) -> Option<&Found<'d>> {
         self.segments.get(&number)
     }
 }
@@ -168,15 +171,32 @@ fn copy_of(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(other, io::Error::from_raw_os_error)
 }
 
-impl Found {
-    fn read(disk: &dyn Disk, folder: &str, number: u32) -> io::Result<Found> {
+impl<'d> Found<'d> {
+    fn read(disk: &'d dyn Disk, folder: &str, number: u32) -> io::Result<Found<'d>> {
         let file = disk.open(&segment_name(number))?;
         let len = file.size()?;
         let mut bytes = vec![0; HEADER_BYTES as usize];
         let header = file.read_at(&mut bytes, 0).map_err(NoHeader::Unreadable);
         let header =
             header.and_then(|read| SegmentHeader::decode(&bytes[..read]).map_err(NoHeader::Fault));
-        Ok(Found { number, file, len, header, folder: folder.to_owned() })
+        let (file, folder) = (RefCell::default(), folder.to_owned());
+        Ok(Found { disk, number, file, len, header, folder })
+    }
+
+    /// The file. It stays open until `close`.
+    pub(crate) fn file(&self) -> Result<Arc<dyn DiskFile>, OpenError> {
+        let mut open = self.file.borrow_mut();
+        if let Some(file) = open.as_ref() {
+            return Ok(Arc::clone(file));
+        }
+        let file = self.disk.open(&segment_name(self.number));
+        let file = file.map_err(|error| self.failed("open", error))?;
+        *open = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    pub(crate) fn close(&self) {
+        drop(self.file.take());
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -224,7 +244,7 @@ impl Found {
     }
 
     /// Like `header`, but also fails if this file and `other` belong to different logs.
-    pub(crate) fn header_of_log(&self, other: &Found) -> Result<SegmentHeader, OpenError> {
+    pub(crate) fn header_of_log(&self, other: &Found<'_>) -> Result<SegmentHeader, OpenError> {
         let header = self.header()?;
         if header.log_id != other.header()?.log_id {
             return Err(OpenError::ForeignLog { file: self.path(), other: other.path() });
@@ -300,7 +320,7 @@ impl Found {
 
     /// Reads bytes from an offset. Returns how many: fewer than wanted only at the end of the file.
     pub(crate) fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OpenError> {
-        self.file.read_at(bytes, offset).map_err(|error| self.failed("read", error))
+        self.file()?.read_at(bytes, offset).map_err(|error| self.failed("read", error))
     }
 
     /// The error of a call for this file.

@@ -22,7 +22,7 @@ pub(super) type Seam = (Position, u32);
 /// A segment to read.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Source<'a> {
-    pub(super) found: &'a Found,
+    pub(super) found: &'a Found<'a>,
     /// The end of the segment's last group.
     pub(super) end: u64,
     pub(super) bytes: SegmentBytes<'a>,

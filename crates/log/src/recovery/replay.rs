@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use triomphe::Arc;
 
+use crate::disk::DiskFile;
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
 use crate::files::groups::{Group, GroupFault, Groups, SegmentBytes};
@@ -121,7 +122,7 @@ impl Begin<'_> {
 /// The state of a recovery.
 #[derive(Debug)]
 pub(crate) struct Replay<'a> {
-    folder: &'a Folder,
+    folder: &'a Folder<'a>,
     tail: &'a Tail,
     used_indexes: Option<UsedIndexes>,
     /// The segments from `tail.first` on.
@@ -140,7 +141,7 @@ pub(crate) struct Replay<'a> {
 impl<'a> Replay<'a> {
     /// With `used_indexes`, reads sealed segments by their index files.
     pub(crate) fn new(
-        folder: &'a Folder,
+        folder: &'a Folder<'a>,
         tail: &'a Tail,
         used_indexes: Option<UsedIndexes>,
     ) -> Replay<'a> {
@@ -233,18 +234,23 @@ impl<'a> Replay<'a> {
                 self.note_read(found, on_progress);
                 continue;
             }
-            sealed = Some(self.read_segment(self.source(found, end), sealed)?);
+            let file = found.file()?;
+            let source = self.source(found, end, &*file);
+            sealed = Some(self.read_segment(source, sealed)?);
             self.note_read(found, on_progress);
         }
         self.check_changes()
     }
 
     /// The source of a segment that ends at the offset `end`. `tail` has the bytes of the last one.
-    fn source(&self, found: &'a Found, end: u64) -> Source<'a> {
+    fn source<'s>(&self, found: &'s Found<'s>, end: u64, file: &'s dyn DiskFile) -> Source<'s>
+    where
+        'a: 's,
+    {
         let bytes = if found.number == self.tail.last {
             SegmentBytes::Memory(&self.tail.bytes)
         } else {
-            SegmentBytes::File(&*found.file)
+            SegmentBytes::File(file)
         };
         Source { found, end, bytes }
     }
@@ -438,7 +444,12 @@ impl<'a> Replay<'a> {
         Err(found.damaged(position.offset(), "a job was changed that was never written"))
     }
 
-    fn note_read(&mut self, found: &Found, on_progress: &mut dyn FnMut(RecoveryProgress)) {
+    /// Notes that a pass has read a segment. Closes its file, but not that of the last segment: the log
+    /// writes there.
+    fn note_read(&mut self, found: &Found<'_>, on_progress: &mut dyn FnMut(RecoveryProgress)) {
+        if found.number != self.tail.last {
+            found.close();
+        }
         self.progress.read_bytes += found.size();
         on_progress(self.progress);
     }
@@ -488,7 +499,8 @@ impl<'a> Replay<'a> {
     ) -> Result<(), E> {
         let found = &self.folder.segments[&number];
         let segment = &self.segments[(number - self.tail.first) as usize];
-        let source = self.source(found, segment.end);
+        let file = found.file()?;
+        let source = self.source(found, segment.end, &*file);
         let contents = |position: Position| GroupFault::Damaged(position.offset(), CONTENTS);
         // Whether the owner keeps bodies in memory: whether it did so with one of the last groups. Then
         // the other thread makes their copies, because most of a start is the first use of memory.

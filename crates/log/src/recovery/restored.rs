@@ -67,7 +67,7 @@ pub struct RestoredBody<'a>(Source<'a>);
 #[derive(Copy, Clone, Debug)]
 enum Source<'a> {
     Here(&'a [u8], Option<&'a BodyCopy>),
-    File { found: &'a Found, header: SegmentHeader, entry_at: u32, end: Position, len: u32 },
+    File { found: &'a Found<'a>, header: SegmentHeader, entry_at: u32, end: Position, len: u32 },
 }
 
 /// A copy of a body that was made ahead, for an owner that keeps bodies in memory.
@@ -101,7 +101,7 @@ impl<'a> RestoredBody<'a> {
     }
 
     pub(crate) fn stored(
-        found: &'a Found,
+        found: &'a Found<'a>,
         header: SegmentHeader,
         row: &OwnedRow,
     ) -> RestoredBody<'a> {
@@ -160,7 +160,7 @@ impl<'a> RestoredBody<'a> {
 #[derive(Debug)]
 pub(crate) struct BlockSource<'a> {
     pub(crate) index: &'a SegmentIndex,
-    pub(crate) found: &'a Found,
+    pub(crate) found: &'a Found<'a>,
     pub(crate) header: SegmentHeader,
     pub(crate) end: (u64, u32),
     pub(crate) classify: Classify,
@@ -193,8 +193,8 @@ impl BlockSource<'_> {
     /// The index, built from the segment.
     fn built(&self) -> Result<&Built, OpenError> {
         if self.built.get().is_none() {
-            let (file, header, end) = (&*self.found.file, self.header, self.end);
-            let sealed = Sealed { file, header, end, slots: 0 };
+            let (file, header, end) = (self.found.file()?, self.header, self.end);
+            let sealed = Sealed { file: &*file, header, end, slots: 0 };
             let built =
                 build(sealed, self.classify, Pace::hurried()).map_err(|error| match error {
                     IndexError::Damaged { what, .. } => self.found.damaged(0, what),

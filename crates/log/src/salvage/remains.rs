@@ -10,7 +10,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use super::pieces::{Outline, Pages, Piece};
 use super::{Loss, Salvage};
@@ -44,7 +43,6 @@ const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
 /// The data of a segment that the first pass found.
 #[derive(Debug)]
 struct Segment {
-    file: Arc<dyn DiskFile>,
     len: u64,
     salt: u64,
     /// The end of the log's bytes in the segment, as far as it is known.
@@ -91,12 +89,12 @@ pub(super) fn read(
     remains.find(disk)?;
     let numbers: Vec<u32> = remains.segments.keys().copied().collect();
     for &number in &numbers {
-        remains.gather(number);
+        remains.gather(disk, number);
     }
     remains.note_missing();
     for &number in &numbers {
         if number >= remains.first {
-            remains.restore(number, restore);
+            remains.restore(disk, number, restore);
         }
     }
     remains.restore_facts(restore);
@@ -167,7 +165,7 @@ impl Remains {
         self.losses.push((Position::new(number, start), loss));
     }
 
-    /// Opens all segments, and finds the end of each segment.
+    /// Reads all segments, and finds the end of each segment.
     fn find(&mut self, disk: &dyn Disk) -> Result<(), OpenError> {
         let fail = |doing: String, error| OpenError::from_io(&disk.folder(), doing, error);
         let names = disk.list().map_err(|error| fail("list the files".into(), error))?;
@@ -203,7 +201,7 @@ impl Remains {
             }
             outlines.insert(number, (len, size, outline));
             let (names, ended) = (HashMap::new(), Vec::new());
-            let segment = Segment { file, len, salt, end: HEADER_BYTES, names, slots: 0, ended };
+            let segment = Segment { len, salt, end: HEADER_BYTES, names, slots: 0, ended };
             self.segments.insert(number, segment);
         }
         let durable = outlines.values().map(|(.., outline)| outline.durable).max();
@@ -260,17 +258,21 @@ impl Remains {
         }
     }
 
-    /// The bytes of a segment, and the end up to which they belong to the log.
-    fn pages(&self, number: u32) -> (Pages, u64) {
+    /// The bytes of a segment, and the end up to which they belong to the log. The file is open only here,
+    /// because a log can have more segments than a process can have open files.
+    fn pages(&self, disk: &dyn Disk, number: u32) -> (Pages, u64) {
         let segment = &self.segments[&number];
-        let bytes = bytes_of(segment.file.as_ref(), segment.len);
+        let bytes = match disk.open(&segment_name(number)) {
+            Ok(file) => bytes_of(file.as_ref(), segment.len),
+            Err(_) => vec![0; segment.len as usize],
+        };
         let end = segment.end.min(bytes.len() as u64);
         (Pages { number, salt: segment.salt, bytes }, end)
     }
 
     /// First pass: reads a segment, and collects the entries that end or change slots.
-    fn gather(&mut self, number: u32) {
-        let (pages, end) = self.pages(number);
+    fn gather(&mut self, disk: &dyn Disk, number: u32) {
+        let (pages, end) = self.pages(disk, number);
         // The offset of the header of a broken group, while all entries of the group so far are
         // intact. If all its entries are intact, only the header is lost.
         let mut broken = None;
@@ -391,8 +393,8 @@ impl Remains {
     }
 
     /// Second pass: restores all jobs of a segment that may be live.
-    fn restore(&mut self, number: u32, restore: &mut dyn FnMut(Restored<'_>)) {
-        let (pages, end) = self.pages(number);
+    fn restore(&mut self, disk: &dyn Disk, number: u32, restore: &mut dyn FnMut(Restored<'_>)) {
+        let (pages, end) = self.pages(disk, number);
         let mut ended = std::mem::take(&mut self.segments.get_mut(&number).expect("found").ended);
         ended.sort_unstable();
         ended.dedup();
