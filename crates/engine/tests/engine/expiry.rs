@@ -329,6 +329,22 @@ fn a_waiter_is_served_when_the_last_expired_item_in_front_is_deleted() {
 }
 
 #[test]
+fn a_new_item_does_not_overtake_one_that_stands_behind_expired_ones() {
+    let mut world = World::new();
+    let reader = world.reader();
+    world.add_many_until("q", 10);
+    world.add("q", "first");
+    world.engine.set_time(Millis(START.0 + 11));
+    let read = world.read(reader, "q", ReadMode::Finish, Patience::Millis(30_000));
+    assert!(matches!(read, Take::Waiting));
+    assert!(world.add("q", "second"));
+    assert!(world.events().is_empty(), "expired items are in front");
+    world.pass(0);
+    assert_eq!(world.events(), [(reader, format!("granted {}", MANY + 1))]);
+    assert_eq!(world.get("q").as_deref(), Some("second"));
+}
+
+#[test]
 fn a_read_without_patience_waits_as_long_as_sweeps_are_held() {
     let mut world = World::new();
     let readers = world.read_behind_many_expired();

@@ -121,6 +121,10 @@ impl Model {
             return;
         }
         while let Some(waiter) = self.first_waiter(&queue).filter(|_| !self.is_expired(id)) {
+            if self.head_is_expired(&queue) {
+                // The next sweep serves the line in order.
+                return;
+            }
             if self.grant_to_waiter(waiter, id) {
                 return;
             }

@@ -35,6 +35,12 @@ impl Engine {
                 Some((_, place))
                     if serves() && (queue.extension().is_none() || !self.is_expired(slot)) =>
                 {
+                    if self.may_expire(queue) && !queue.ready().is_empty() {
+                        // Jobs that have expired are in front. The sweep of the queue's timer serves
+                        // the line in order, unless this job is more urgent than they are.
+                        self.add_to_list(slot);
+                        return self.serve_waiters(id, effects);
+                    }
                     if self.hand_to_waiter(slot, place, effects) {
                         return;
                     }
