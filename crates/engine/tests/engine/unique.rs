@@ -700,6 +700,38 @@ fn a_put_can_replace_the_body_of_a_job_that_no_worker_has() {
 }
 
 #[test]
+fn a_longer_body_needs_room_like_a_put() {
+    let limits = [Setting::BytesMax(Some(10)), Setting::JobsMax(Some(2))];
+    let mut world = all(by("prefix:1"), replacing().into_iter().chain(limits));
+    let session = world.open();
+    let [first, second] = ["a", "b23456789"].map(|body| world.put_body(session, body).unwrap());
+    // Both limits are reached, but without the second job there would be room.
+    assert_eq!(world.put_body(session, "b234567890"), Ok(second));
+    assert_eq!(world.put_body(session, "a2"), Err(Refused::QueueFull));
+    assert_eq!(body_of(&world, first), "a");
+    assert_eq!(world.put_body(session, "A"), Err(Refused::QueueFull));
+    assert_eq!(world.put_body(session, "b"), Ok(second), "a shorter body needs no room");
+    assert_eq!(world.put_body(session, "a2"), Ok(first));
+}
+
+#[test]
+fn a_longer_body_drops_the_oldest_job_even_if_it_is_its_own() {
+    let limits = [Setting::BytesMax(Some(4)), Setting::WhenFull(WhenFull::DropOldest)];
+    let mut world = all(by("prefix:1"), replacing().into_iter().chain(limits));
+    let session = world.open();
+    let ids = ["a2", "b", "c"].map(|body| world.put_body(session, body).unwrap());
+    assert_eq!(world.put_body(session, "c234"), Ok(ids[2]), "the others have 3 bytes");
+    // The others have 6 bytes, and one of them goes.
+    assert_eq!(world.put_body(session, "b2"), Ok(ids[1]));
+    assert_eq!(ids.map(|id| world.state(id).is_some()), [false, true, true]);
+    // Now it is the oldest itself.
+    let new = world.put_body(session, "b234").unwrap();
+    assert!(new > ids[2]);
+    assert_eq!(ids.map(|id| world.state(id).is_some()), [false; 3]);
+    assert_eq!(body_of(&world, new), "b234");
+}
+
+#[test]
 fn a_body_that_is_a_key_for_gearman_stays() {
     let mut world = all(by("prefix:1"), replacing());
     let client = world.open();

@@ -311,26 +311,50 @@ impl Model {
 
     pub(super) fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         self.check_size(queue, body_len)?;
-        let policy = self.queues[queue].policy.clone();
         if !self.is_over_limit(queue) {
             return Ok(());
         }
-        if policy.when_full != WhenFull::DropOldest {
+        if self.queues[queue].policy.when_full != WhenFull::DropOldest {
             return Err(Refused::QueueFull);
         }
         for _ in 0..PUT_ENDS_MAX {
-            let keys = || self.ready_keys(queue);
-            let Some(worst) = keys().map(|((pri, _), _)| pri).max() else {
-                return Err(Refused::QueueFull);
-            };
-            let oldest = keys().filter(|((pri, _), _)| *pri == worst).min();
-            let (_, id) = oldest.expect("one of them is the worst");
-            self.guarded(queue, |model| model.end_or_set_aside(id, Unserved::Dropped));
+            let oldest = self.oldest_of_the_least_urgent(queue).ok_or(Refused::QueueFull)?;
+            self.guarded(queue, |model| model.end_or_set_aside(oldest, Unserved::Dropped));
             if !self.is_over_limit(queue) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Makes room for a longer body of a ready job. Returns false if the job must be dropped first.
+    pub(super) fn make_room_to_grow(
+        &mut self,
+        queue: &Name,
+        id: u64,
+        body_len: usize,
+    ) -> Result<bool, Refused> {
+        let own = self.jobs[&id].body.len();
+        for dropped in 0..PUT_ENDS_MAX {
+            if body_len <= own || !self.is_over_bytes(queue, own as u64) {
+                break;
+            }
+            if self.queues[queue].policy.when_full != WhenFull::DropOldest {
+                return Err(Refused::QueueFull);
+            }
+            let oldest = self.oldest_of_the_least_urgent(queue).ok_or(Refused::QueueFull)?;
+            if oldest == id {
+                return Ok(dropped > 0);
+            }
+            self.guarded(queue, |model| model.end_or_set_aside(oldest, Unserved::Dropped));
+        }
+        Ok(true)
+    }
+
+    fn oldest_of_the_least_urgent(&self, queue: &Name) -> Option<u64> {
+        let keys = || self.ready_keys(queue);
+        let worst = keys().map(|((pri, _), _)| pri).max()?;
+        keys().filter(|((pri, _), _)| *pri == worst).min().map(|(_, id)| id)
     }
 
     /// Checks that a queue has room as it is.
@@ -346,15 +370,20 @@ impl Model {
     }
 
     pub(super) fn is_over_limit(&self, queue: &Name) -> bool {
-        let policy = &self.queues[queue].policy;
-        let (mut count, mut bytes) = (0, 0);
-        let ready = |job: &&Job| job.state == State::Ready && job.queue == *queue;
-        for job in self.jobs.values().filter(ready) {
-            count += 1;
-            bytes += job.body.len() as u64;
-        }
-        policy.jobs_max.is_some_and(|most| count >= most)
-            || policy.bytes_max.is_some_and(|most| bytes >= most)
+        let jobs_max = self.queues[queue].policy.jobs_max;
+        let count = self.ready_of(queue).count() as u64;
+        jobs_max.is_some_and(|most| count >= most) || self.is_over_bytes(queue, 0)
+    }
+
+    /// True if the ready jobs of a queue would have too many bytes without so many of them.
+    fn is_over_bytes(&self, queue: &Name, without: u64) -> bool {
+        let bytes: usize = self.ready_of(queue).map(|job| job.body.len()).sum();
+        let bytes_max = self.queues[queue].policy.bytes_max;
+        bytes_max.is_some_and(|most| bytes as u64 - without >= most)
+    }
+
+    fn ready_of(&self, queue: &Name) -> impl Iterator<Item = &Job> {
+        self.jobs.values().filter(move |job| job.state == State::Ready && job.queue == *queue)
     }
 
     /// Calls `act`. The queue is not dropped before `act` returns.

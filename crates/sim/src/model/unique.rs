@@ -69,7 +69,16 @@ impl Model {
             let (claim, need) = claim.expect("one of them was found");
             return Ok(Admitted::Ended(claim.id.0, need));
         };
-        if on_duplicate == OnDuplicate::ReplaceBody {
+        if on_duplicate == OnDuplicate::ReplaceBody && self.can_replace(id) {
+            if self.jobs[&id].state == State::Ready
+                && !self.make_room_to_grow(queue, id, offer.body.len())?
+            {
+                let own = &self.jobs[&id];
+                let other = self.equal_job(queue, key, |job| !std::ptr::eq(job, own));
+                let is_taken = other.is_some() || claim.is_some_and(|(claim, _)| claim.id.0 != id);
+                let new = Admitted::New(Some(key), None);
+                return if is_taken { Err(Refused::QueueFull) } else { Ok(new) };
+            }
             self.replace_body(id, offer.body);
         }
         if !offer.is_watched {
@@ -83,14 +92,16 @@ impl Model {
         Ok(Admitted::Same(id))
     }
 
-    /// Gives a job the body of a put, unless a worker has it, or the body is its key for Gearman.
-    fn replace_body(&mut self, id: u64, body: &[u8]) {
-        let own = self.job_mut(id);
+    /// True if no worker has the job, and its body is not its key for Gearman.
+    fn can_replace(&self, id: u64) -> bool {
+        let own = &self.jobs[&id];
         let is_key = own.tags.as_ref().is_some_and(|tags| *tags.unique == *b"-");
-        if matches!(own.state, State::Leased(_)) || is_key {
-            return;
-        }
-        own.body = body.into();
+        !matches!(own.state, State::Leased(_)) && !is_key
+    }
+
+    /// Gives a job the body of a put.
+    fn replace_body(&mut self, id: u64, body: &[u8]) {
+        self.job_mut(id).body = body.into();
         self.record(id, Record::Update);
     }
 

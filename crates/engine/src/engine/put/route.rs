@@ -12,7 +12,6 @@ use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Body, Draft, JobKind, PutKeys, State};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
-use crate::queues::Extension;
 
 /// Why a queue refuses a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -392,6 +391,33 @@ impl Engine {
         }
     }
 
+    /// Makes room for a longer body of a ready job, as the policy of its queue says. The limit counts as
+    /// for a put into the queue without this job. Returns false if the job must be dropped first. Then
+    /// a put makes room by dropping it, and makes a new job.
+    pub(super) fn make_room_to_grow(
+        &mut self,
+        slot: JobSlot,
+        body_bytes: usize,
+        effects: &mut Effects,
+    ) -> Result<bool, Refused> {
+        let job = &self.jobs[slot];
+        let (queue, own_bytes) = (job.queue(), job.body_len());
+        for dropped in 0..PUT_ENDS_MAX {
+            if body_bytes <= own_bytes || !self.is_full_of_bytes(queue, own_bytes as u64) {
+                break;
+            }
+            if self.policy_of(queue).is_none_or(|policy| policy.when_full != WhenFull::DropOldest) {
+                return Err(Refused::QueueFull);
+            }
+            let oldest = self.oldest_of_the_least_urgent(queue).ok_or(Refused::QueueFull)?;
+            if oldest == slot {
+                return Ok(dropped > 0);
+            }
+            self.drop_job(queue, oldest, effects);
+        }
+        Ok(true)
+    }
+
     /// Checks that a queue has room for a job as it is, even if a put could make room.
     pub(in crate::engine) fn check_room(
         &self,
@@ -424,14 +450,16 @@ impl Engine {
 
     /// Whether a queue would be full without so many of its ready jobs, and so many bytes of bodies.
     fn is_full_without(&self, queue: QueueId, (ready, bytes): (u64, u64)) -> bool {
-        let queue = &self.queues[queue];
-        let Some(Policy { jobs_max, bytes_max, .. }) = queue.extension().map(Extension::policy)
-        else {
-            return false;
-        };
-        let counts = queue.counts();
-        jobs_max.is_some_and(|most| u64::from(counts.ready).saturating_sub(ready) >= most)
-            || bytes_max.is_some_and(|most| counts.bytes.saturating_sub(bytes) >= most)
+        let jobs_max = self.policy_of(queue).and_then(|policy| policy.jobs_max);
+        let jobs = u64::from(self.queues[queue].counts().ready).saturating_sub(ready);
+        jobs_max.is_some_and(|most| jobs >= most) || self.is_full_of_bytes(queue, bytes)
+    }
+
+    /// Whether the ready jobs of a queue would have too many bytes without so many of them.
+    fn is_full_of_bytes(&self, queue: QueueId, without: u64) -> bool {
+        let bytes_max = self.policy_of(queue).and_then(|policy| policy.bytes_max);
+        let bytes = self.queues[queue].counts().bytes.saturating_sub(without);
+        bytes_max.is_some_and(|most| bytes >= most)
     }
 
     /// Whether a put of this body is refused by a queue, or makes no job there, only because of this

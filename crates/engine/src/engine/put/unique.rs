@@ -114,8 +114,18 @@ impl Engine {
             let keys = PutKeys { unique: Some(key), group: None };
             return Ok(claim.map_or(Admitted::New(keys), |claim| Admitted::Ended(claim.id)));
         };
+        let replaces = on_duplicate == Some(OnDuplicate::ReplaceBody) && self.can_replace(slot);
+        if replaces
+            && self.jobs[slot].state() == State::Ready
+            && !self.make_room_to_grow(slot, offer.body.len(), effects)?
+        {
+            // The new job takes the place of this one, unless another one has the same key.
+            let is_taken = self.is_taken(queue, key, Some(self.jobs[slot].id()));
+            let keys = PutKeys { unique: Some(key), group: None };
+            return if is_taken { Err(Refused::QueueFull) } else { Ok(Admitted::New(keys)) };
+        }
         self.tally.duplicates_joined += 1;
-        if on_duplicate == Some(OnDuplicate::ReplaceBody) {
+        if replaces {
             self.replace_body(slot, offer.body, effects);
         }
         if !offer.is_watched {
@@ -131,13 +141,16 @@ impl Engine {
         Ok(Admitted::Same(slot))
     }
 
-    /// Gives a job the body of a put, unless a worker has the old body, or the body is the job's key
+    /// Whether a job can get another body: no worker has the old one, and the body is not the job's key
     /// for Gearman.
+    fn can_replace(&self, slot: JobSlot) -> bool {
+        let job = &self.jobs[slot];
+        job.state() != State::Leased && !is_body_key(job.unique())
+    }
+
+    /// Gives a job the body of a put.
     fn replace_body(&mut self, slot: JobSlot, body: &Body, effects: &mut Effects) {
         let job = &self.jobs[slot];
-        if job.state() == State::Leased || is_body_key(job.unique()) {
-            return;
-        }
         self.meter.count(1 + (job.body_len() + body.len()) / UNIT_BODY_BYTES);
         self.with_body(slot, |jobs| jobs.replace_body(slot, body.clone()));
         self.note(Record::Replaced, slot, effects);
