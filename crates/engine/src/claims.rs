@@ -12,8 +12,8 @@ use crate::policy::KeyHash;
 use crate::timers::{TimerKey, Timers};
 
 /// The bytes of a claim: its entries in two trees with nodes that are half full, and the log's own
-/// entry for the fact.
-const CLAIM_BYTES: u64 = 400;
+/// entry for the fact. They count from the put of the job on, so that its end takes no memory.
+pub(crate) const CLAIM_BYTES: u64 = 400;
 
 /// The name of a claim: a hash of the queue's name and of the key. The queue itself can be gone.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]

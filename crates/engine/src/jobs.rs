@@ -470,6 +470,17 @@ impl Jobs {
         self.unique_keys.set(self.slab.get(slot.0).expect("the caller holds a live slot"), key);
     }
 
+    /// Sets whether the keys of a queue's jobs can be taken longer than the jobs exist. Before the queue
+    /// goes, the caller must take this back.
+    pub(crate) fn let_keys_outlast(&mut self, queue: QueueId, outlast: bool) {
+        self.unique_keys.let_outlast(queue, outlast);
+    }
+
+    /// The number of jobs whose keys can be taken longer than the jobs exist.
+    pub(crate) fn outlasting_keys(&self) -> u64 {
+        self.unique_keys.outlasting()
+    }
+
     /// Whether any job has a key that makes it unique.
     #[inline]
     pub(crate) fn have_unique_keys(&self) -> bool {

@@ -7,7 +7,7 @@ use super::Engine;
 use super::take::Asker;
 use crate::chores::Chore;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{Counts, JobList, State};
+use crate::jobs::{Counts, Job, JobList, State};
 use crate::queues::Queue;
 use crate::sessions::{Sessions, Waiting, Worker};
 use crate::timers::TimerKey;
@@ -32,6 +32,18 @@ impl Engine {
         self.check_watchers();
         self.check_workers();
         self.check_wall();
+        self.check_outlasting_keys();
+    }
+
+    /// Checks that the jobs are counted whose ends can make claims.
+    fn check_outlasting_keys(&self) {
+        let outlasts = |job: &&Job| {
+            let policy = self.policy_of(job.queue());
+            let has_key = job.death().is_none() && self.jobs.unique_key(job.id()).is_some();
+            has_key && policy.is_some_and(|policy| policy.unique.outlasts_jobs())
+        };
+        let count = self.jobs.iter().map(|(_, job)| job).filter(outlasts).count() as u64;
+        assert_eq!(self.jobs.outlasting_keys(), count, "the memory of claims is reserved");
     }
 
     /// Checks that each timer has the same moment in the table and in the field of its owner.

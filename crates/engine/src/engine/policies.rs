@@ -37,6 +37,7 @@ impl Engine {
             let waits = queue.cold().is_some() && policy.waits_for_jobs();
             self.ensure_extension(id).policy_waits = waits;
             if !waits {
+                self.jobs.let_keys_outlast(id, policy.unique.outlasts_jobs());
                 let first_lease = self.sessions.next_lease();
                 self.queues.set_policy(id, policy, self.now, first_lease);
                 self.note_room(id);

@@ -133,6 +133,7 @@ impl Engine {
         }
         self.meter.count(1);
         let mut queue = self.queues.remove(id);
+        self.jobs.let_keys_outlast(id, false);
         self.timers.disarm(queue.timer_mut(), TimerKey::Queue(id.0));
         effects.records.push(Record::QueueGone(id));
     }

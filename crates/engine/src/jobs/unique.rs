@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::State;
 use super::job::Job;
+use crate::claims::CLAIM_BYTES;
 use crate::ids::{JobId, QueueId};
 use crate::policy::KeyHash;
 
@@ -30,11 +31,22 @@ pub(crate) enum Stage {
 /// The place of a job in the index.
 type Place = (QueueId, KeyHash, Stage, JobId);
 
+/// The jobs of a queue that are in the index.
+#[derive(Copy, Clone, Debug, Default)]
+struct OfQueue {
+    count: u64,
+    /// Their keys can be taken longer than the jobs exist.
+    outlast: bool,
+}
+
 /// The keys: see the module.
 #[derive(Debug, Default)]
 pub(super) struct UniqueKeys {
     keys: BTreeMap<JobId, KeyHash>,
     places: BTreeSet<Place>,
+    queues: BTreeMap<QueueId, OfQueue>,
+    /// The number of jobs in the index whose keys can be taken longer than the jobs exist.
+    outlasting: u64,
 }
 
 fn stage(state: State) -> Stage {
@@ -53,7 +65,8 @@ impl UniqueKeys {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.keys.len() as u64 * KEY_BYTES + self.places.len() as u64 * PLACE_BYTES
+        let index = self.keys.len() as u64 * KEY_BYTES + self.places.len() as u64 * PLACE_BYTES;
+        index + self.outlasting * CLAIM_BYTES
     }
 
     pub(super) fn key(&self, id: JobId) -> Option<KeyHash> {
@@ -89,16 +102,44 @@ impl UniqueKeys {
 
     /// Adds a job to the index, after a change of its queue, state or death.
     pub(super) fn enter(&mut self, job: &Job) {
-        if let Some(place) = self.place(job) {
-            self.places.insert(place);
+        if let Some(place) = self.place(job)
+            && self.places.insert(place)
+        {
+            let of_queue = self.queues.entry(job.queue()).or_default();
+            of_queue.count += 1;
+            self.outlasting += u64::from(of_queue.outlast);
         }
     }
 
     /// Removes a job from the index, before such a change.
     pub(super) fn leave(&mut self, job: &Job) {
-        if let Some(place) = self.place(job) {
-            self.places.remove(&place);
+        if let Some(place) = self.place(job)
+            && self.places.remove(&place)
+        {
+            let of_queue = self.queues.entry(job.queue()).or_default();
+            of_queue.count -= 1;
+            self.outlasting -= u64::from(of_queue.outlast);
         }
+    }
+
+    /// Sets whether the keys of a queue's jobs can be taken longer than the jobs exist.
+    pub(super) fn let_outlast(&mut self, queue: QueueId, outlast: bool) {
+        if !outlast && self.queues.is_empty() {
+            return;
+        }
+        let of_queue = self.queues.entry(queue).or_default();
+        let before = std::mem::replace(&mut of_queue.outlast, outlast);
+        let count = of_queue.count;
+        if count == 0 && !outlast {
+            self.queues.remove(&queue);
+        }
+        self.outlasting += if outlast { count } else { 0 };
+        self.outlasting -= if before { count } else { 0 };
+    }
+
+    /// The number of jobs whose keys can be taken longer than the jobs exist.
+    pub(super) fn outlasting(&self) -> u64 {
+        self.outlasting
     }
 
     /// The jobs of a queue with this key at this stage, newest first.

@@ -16,6 +16,13 @@ pub struct Unique {
     pub ignore_buried: bool,
 }
 
+impl Unique {
+    /// Whether the key of a job can be taken longer than the job exists.
+    pub(crate) fn outlasts_jobs(&self) -> bool {
+        self.by.is_some() && matches!(self.window, UniqueWindow::For(_))
+    }
+}
+
 /// How long a job has its key.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum UniqueWindow {

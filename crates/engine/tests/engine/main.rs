@@ -22,6 +22,7 @@ mod ordered;
 mod pauses;
 mod random;
 mod removal;
+mod replaced_bodies;
 mod retries;
 mod room;
 mod routes;

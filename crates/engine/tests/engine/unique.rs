@@ -10,17 +10,16 @@ use lineshaft_engine::{
 };
 
 use crate::apply::Follower;
-use crate::items::resident;
 use crate::world::{START, World, grab};
 
-const FOREGROUND: bool = true;
+pub(crate) const FOREGROUND: bool = true;
 
-fn by(key: &str) -> Setting {
+pub(crate) fn by(key: &str) -> Setting {
     Setting::UniqueBy(Some(key.parse().expect("it is a key")))
 }
 
 /// A world with these rules, in which a follower gets all records.
-fn world(rules: impl IntoIterator<Item = Rule>) -> World {
+pub(crate) fn world(rules: impl IntoIterator<Item = Rule>) -> World {
     let mut world = World::new();
     world.follower = Some(Follower::new());
     world.rules(rules);
@@ -28,24 +27,24 @@ fn world(rules: impl IntoIterator<Item = Rule>) -> World {
 }
 
 /// A world in which all queues have this setting and these.
-fn all(first: Setting, more: impl IntoIterator<Item = Setting>) -> World {
+pub(crate) fn all(first: Setting, more: impl IntoIterator<Item = Setting>) -> World {
     let settings = [first].into_iter().chain(more);
     world([Rule::new(["*"], settings)])
 }
 
 impl World {
-    fn rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
+    pub(crate) fn rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
         let rules = Rules(rules.into_iter().collect());
         self.act(|e, fx| e.set_policies(rules, fx));
         self.pass(0);
     }
 
-    fn put_body(&mut self, session: SessionId, body: &str) -> Result<JobId, Refused> {
+    pub(crate) fn put_body(&mut self, session: SessionId, body: &str) -> Result<JobId, Refused> {
         let body = body.as_bytes().into();
         self.act(|e, fx| e.put(session, NewJob::default(), body, fx))
     }
 
-    fn submit_key(
+    pub(crate) fn submit_key(
         &mut self,
         client: SessionId,
         (unique, body): (&str, &str),
@@ -56,7 +55,7 @@ impl World {
         self.act(|e, fx| e.submit(client, b"q", submit, fx))
     }
 
-    fn uses(&mut self, session: SessionId, queue: &str) {
+    pub(crate) fn uses(&mut self, session: SessionId, queue: &str) {
         self.act(|e, fx| e.use_queue(session, queue.as_bytes(), fx));
     }
 
@@ -436,6 +435,32 @@ fn a_window_counts_from_the_put_and_goes_on_when_the_job_is_done() {
 }
 
 #[test]
+fn the_end_of_a_job_whose_key_stays_takes_no_memory() {
+    let mut world = all(by("body"), for_a_second());
+    let session = world.open();
+    let empty = world.engine.memory_bytes();
+    let ids = ["a", "b", "c"].map(|body| world.put_body(session, body).unwrap());
+    let full = world.engine.memory_bytes();
+    for (ended, id) in ids.into_iter().enumerate() {
+        let before = world.engine.memory_bytes();
+        assert!(world.finish(session, id));
+        assert_eq!(world.engine.claims().count(), ended + 1);
+        assert!(world.engine.memory_bytes() < before);
+    }
+    world.pass(1000);
+    assert_eq!(world.engine.memory_bytes(), empty);
+    // A reload changes what the ends of the jobs can leave.
+    for body in ["a", "b", "c"] {
+        world.put_body(session, body).unwrap();
+    }
+    assert_eq!(world.engine.memory_bytes(), full);
+    world.rules([Rule::new(["*"], [by("body")])]);
+    assert!(world.engine.memory_bytes() < full);
+    world.rules([Rule::new(["*"], [by("body")].into_iter().chain(for_a_second()))]);
+    assert_eq!(world.engine.memory_bytes(), full);
+}
+
+#[test]
 fn a_claim_is_written_before_the_end_and_removed_after_its_window() {
     let mut world = all(by("body"), for_a_second());
     let session = world.open();
@@ -556,12 +581,18 @@ fn bumping() -> [Setting; 1] {
 }
 
 impl World {
-    fn put_with(&mut self, session: SessionId, body: &str, priority: u32, delay_s: u32) -> JobId {
+    pub(crate) fn put_with(
+        &mut self,
+        session: SessionId,
+        body: &str,
+        priority: u32,
+        delay_s: u32,
+    ) -> JobId {
         let job = NewJob { priority, delay_s, ..NewJob::default() };
         self.act(|e, fx| e.put(session, job, body.as_bytes().into(), fx)).expect("it is taken")
     }
 
-    fn facts(&self, id: JobId) -> (u32, State) {
+    pub(crate) fn facts(&self, id: JobId) -> (u32, State) {
         let facts = self.engine.job_status(id).expect("it exists").facts;
         (facts.priority, facts.state)
     }
@@ -662,118 +693,4 @@ fn a_put_can_ask_whether_it_would_be_a_duplicate() {
     assert!(asks(&mut world, "q", "a"));
     world.pass(3_600_000);
     assert!(!asks(&mut world, "q", "a"));
-}
-
-fn replacing() -> [Setting; 1] {
-    [Setting::OnDuplicate(OnDuplicate::ReplaceBody)]
-}
-
-fn body_of(world: &World, id: JobId) -> String {
-    resident(&world.engine.body(world.engine.slot(id).expect("it exists")))
-}
-
-#[test]
-fn a_put_can_replace_the_body_of_a_job_that_no_worker_has() {
-    let mut world = all(by("prefix:1"), replacing());
-    let session = world.open();
-    let id = world.put_with(session, "a old", 5, 60);
-    let other = world.put_with(session, "b", 5, 0);
-    world.records();
-    assert_eq!(world.put_with(session, "a new and longer", 1, 0), id);
-    let slot = world.engine.slot(id).unwrap();
-    assert_eq!(world.records(), [Record::Replaced(slot, id), Record::Known(slot, id)]);
-    assert_eq!(body_of(&world, id), "a new and longer");
-    assert_eq!(world.facts(id), (5, State::Delayed), "it keeps its place");
-    world.pass(60_000);
-    assert_eq!(world.put_with(session, "a", 5, 0), id);
-    let queue = world.engine.queue_id(b"default").unwrap();
-    assert_eq!(world.engine.queue_stats(queue).ready_bytes, 2);
-    assert_eq!([(); 2].map(|()| world.taken(session)), [id, other]);
-    // The worker has the old body.
-    world.records();
-    assert_eq!(world.put_with(session, "a later", 5, 0), id);
-    assert_eq!(body_of(&world, id), "a");
-    assert_eq!(world.records(), [Record::Known(slot, id)]);
-    assert!(world.bury(session, id));
-    assert_eq!(world.put_with(session, "a buried", 5, 0), id);
-    assert_eq!((body_of(&world, id), world.facts(id).1), ("a buried".into(), State::Buried));
-}
-
-#[test]
-fn a_longer_body_needs_room_like_a_put() {
-    let limits = [Setting::BytesMax(Some(10)), Setting::JobsMax(Some(2))];
-    let mut world = all(by("prefix:1"), replacing().into_iter().chain(limits));
-    let session = world.open();
-    let [first, second] = ["a", "b23456789"].map(|body| world.put_body(session, body).unwrap());
-    // Both limits are reached, but without the second job there would be room.
-    assert_eq!(world.put_body(session, "b234567890"), Ok(second));
-    assert_eq!(world.put_body(session, "a2"), Err(Refused::QueueFull));
-    assert_eq!(body_of(&world, first), "a");
-    assert_eq!(world.put_body(session, "A"), Err(Refused::QueueFull));
-    assert_eq!(world.put_body(session, "b"), Ok(second), "a shorter body needs no room");
-    assert_eq!(world.put_body(session, "a2"), Ok(first));
-}
-
-#[test]
-fn a_longer_body_drops_the_oldest_job_even_if_it_is_its_own() {
-    let limits = [Setting::BytesMax(Some(4)), Setting::WhenFull(WhenFull::DropOldest)];
-    let mut world = all(by("prefix:1"), replacing().into_iter().chain(limits));
-    let session = world.open();
-    let ids = ["a2", "b", "c"].map(|body| world.put_body(session, body).unwrap());
-    assert_eq!(world.put_body(session, "c234"), Ok(ids[2]), "the others have 3 bytes");
-    // The others have 6 bytes, and one of them goes.
-    assert_eq!(world.put_body(session, "b2"), Ok(ids[1]));
-    assert_eq!(ids.map(|id| world.state(id).is_some()), [false, true, true]);
-    // Now it is the oldest itself.
-    let new = world.put_body(session, "b234").unwrap();
-    assert!(new > ids[2]);
-    assert_eq!(ids.map(|id| world.state(id).is_some()), [false; 3]);
-    assert_eq!(body_of(&world, new), "b234");
-}
-
-#[test]
-fn a_body_that_is_a_key_for_gearman_stays() {
-    let mut world = all(by("prefix:1"), replacing());
-    let client = world.open();
-    let id = world.submit_key(client, ("-", "a one"), !FOREGROUND).unwrap();
-    assert_eq!(world.submit_key(client, ("", "a two"), !FOREGROUND), Ok(id));
-    assert_eq!(body_of(&world, id), "a one");
-}
-
-#[test]
-fn a_job_of_watchers_gets_the_body_of_the_put_that_makes_it_last() {
-    let mut world = all(by("prefix:1"), replacing());
-    let client = world.open();
-    let id = world.submit_key(client, ("1", "a one"), FOREGROUND).unwrap();
-    world.records();
-    assert_eq!(world.submit_key(client, ("2", "a two"), !FOREGROUND), Ok(id));
-    let slot = world.engine.slot(id).unwrap();
-    assert_eq!(world.records()[..], [Record::Put(slot, id), Record::Known(slot, id)]);
-    assert_eq!(body_of(&world, id), "a two");
-}
-
-#[test]
-fn each_queue_that_replaces_a_body_writes_it_again() {
-    let alias = Setting::Alias(["p", "q", "plain", "p"].map(|name| name.as_bytes().into()).into());
-    let copies = Setting::CopyTo([b"q"[..].into(), b"plain"[..].into()].into());
-    let replaces = || [by("prefix:1")].into_iter().chain(replacing());
-    let bodies = |world: &World, name: &[u8]| world.engine.bodies_of_put(name);
-    let mut world = world([
-        Rule::new(["p"], replaces().chain([copies])),
-        Rule::new(["q"], replaces()),
-        Rule::new(["all"], [alias]),
-    ]);
-    // The queues do not have to exist.
-    assert_eq!([&b"all"[..], b"p", b"plain"].map(|name| bodies(&world, name)), [3, 3, 1]);
-    let session = world.open();
-    world.uses(session, "q");
-    assert_eq!(bodies(&world, b"q"), 1, "it goes to one queue only");
-    world.uses(session, "all");
-    world.put_body(session, "a first").unwrap();
-    world.records();
-    world.put_body(session, "a second").unwrap();
-    let replaced = |record: &&Record| matches!(record, Record::Replaced(..));
-    assert_eq!(world.records().iter().filter(replaced).count(), 2);
-    world.rules([Rule::new(["p", "q"], [by("prefix:1")])]);
-    assert_eq!(bodies(&world, b"p"), 1);
 }

@@ -274,15 +274,20 @@ fn wait_at_tubes(site: &mut Site) -> Box<dyn Any> {
     Box::new((0..100).map(wait).collect::<Vec<_>>())
 }
 
-/// The policy of the servers below: a job is a duplicate for an hour.
-const UNIQUE: &str = "[[policy]]\nmatch = \"*\"\nunique = { by = \"body\", window = \"1h\" }\n";
+/// The policies of the servers below. In the tube `hour`, a job is a duplicate for an hour.
+const UNIQUE: &str = "[[policy]]\nmatch = \"*\"\nunique = { by = \"body\" }\n\
+    [[policy]]\nmatch = \"hour\"\nunique = { by = \"body\", window = \"1h\" }\n";
 
 /// The number of jobs with a key.
 const KEYS: usize = 100_000;
 
 fn put_unique_jobs(site: &mut Site) -> Box<dyn Any> {
+    put_unique_jobs_into(site, "default")
+}
+
+fn put_unique_jobs_into(site: &mut Site, tube: &str) -> Box<dyn Any> {
     let mut stream = connect(site);
-    let put = |number| format!("put 0 0 60 12\r\nunique{number:06}\r\n").into_bytes();
+    let put = |number| format!("use {tube}\r\nput 0 0 60 12\r\nunique{number:06}\r\n").into_bytes();
     assert!(ask_all(&mut stream, (0..KEYS).map(put)).is_empty());
     let again = ask_all(&mut stream, (0..KEYS).map(put));
     assert!(again.is_empty(), "the answer is the other job");
@@ -291,7 +296,7 @@ fn put_unique_jobs(site: &mut Site) -> Box<dyn Any> {
 }
 
 fn remember_keys(site: &mut Site) -> Box<dyn Any> {
-    let stream = put_unique_jobs(site);
+    let stream = put_unique_jobs_into(site, "hour");
     let mut deleting = connect(site);
     let deleted =
         ask_all(&mut deleting, (1..=KEYS).map(|id| format!("delete {id}\r\n").into_bytes()));

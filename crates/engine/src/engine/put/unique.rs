@@ -243,8 +243,7 @@ impl Engine {
 
     /// The claim on a key in the queue of this name, which has this policy.
     pub(super) fn claim_of(&self, name: &[u8], unique: &Unique, key: KeyHash) -> Option<Claim> {
-        let keeps = unique.by.is_some() && matches!(unique.window, UniqueWindow::For(_));
-        if self.claims.is_empty() || !keeps {
+        if self.claims.is_empty() || !unique.outlasts_jobs() {
             return None;
         }
         let claim = self.claims.get(ClaimKey::new(name, key));
