@@ -1,5 +1,6 @@
 //! Putting: a job enters a queue, and all other queues on the route of the put.
 
+mod keys;
 mod no_job;
 mod room;
 mod route;
@@ -17,6 +18,7 @@ use crate::limits::{PUT_ENDS_MAX, UNIT_BODY_BYTES};
 use crate::policy::{PRIORITY_DEFAULT, QueueSync, Unsent};
 use crate::queues::Extension;
 use crate::wall::When;
+use keys::KnownKeys;
 use route::Routed;
 pub(super) use unique::{Admitted, Offer};
 
@@ -111,14 +113,17 @@ impl Engine {
     ) -> Result<JobId, Refused> {
         match self.queues[queue].extension().map(Extension::is_single) {
             None => Ok(self.put_one(queue, draft, JobKind::Logged, PutKeys::default(), effects)),
-            Some(true) => match self.admit(queue, Offer::alone(&draft, client), effects)? {
-                Admitted::New(keys) => {
-                    let kind = self.kind_in(queue);
-                    Ok(self.put_one(queue, draft, kind, keys, effects))
+            Some(true) => {
+                let known = KnownKeys::default();
+                match self.admit(queue, Offer::alone(&draft, client, &known), effects)? {
+                    Admitted::New(keys) => {
+                        let kind = self.kind_in(queue);
+                        Ok(self.put_one(queue, draft, kind, keys, effects))
+                    }
+                    Admitted::Same(slot) => Ok(self.jobs[slot].id()),
+                    Admitted::Ended(id) => Ok(id),
                 }
-                Admitted::Same(slot) => Ok(self.jobs[slot].id()),
-                Admitted::Ended(id) => Ok(id),
-            },
+            }
             Some(false) => {
                 let name = self.queues[queue].owned_name();
                 let route = self.route_to(&name, false, effects);

@@ -472,3 +472,29 @@ fn a_session_ends_with_the_last_job_of_a_queue_that_only_it_keeps() {
         assert!(world.engine.queue_id(gets.as_bytes()).is_none());
     }
 }
+
+#[test]
+fn a_put_to_many_queues_computes_its_key_once() {
+    const CHILDREN: u64 = 50;
+    /// More units than any queue of this put costs without a key.
+    const QUEUE_UNITS: u64 = 40;
+    /// The units of the key: to read JSON counts four times.
+    const KEY_UNITS: u64 = 4 * 64 * 1024 / limits::UNIT_BODY_BYTES as u64;
+    let mut world = World::new();
+    let key = "json:/a".parse().expect("it is a key");
+    world.policies([Rule::new(["orders"], [Setting::UniqueBy(Some(key))])]);
+    for child in 0..CHILDREN {
+        world.get(&format!("orders+{child}"));
+    }
+    let body = [r#"{"a":1}"#, &" ".repeat(64 * 1024 - 7)].concat();
+    for _ in ["new", "a duplicate"] {
+        let before = world.engine.work_done();
+        let added =
+            world.engine.add(None, b"orders", body.as_bytes().into(), None, &mut world.effects);
+        assert_eq!(added, Ok(()));
+        let cost = world.engine.work_done() - before;
+        assert!(cost < KEY_UNITS + (CHILDREN + 1) * QUEUE_UNITS, "{cost}");
+        assert_eq!(world.stats("orders").items, 1);
+    }
+    assert_eq!(world.engine.totals().duplicates, CHILDREN + 1);
+}

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use crate::engine::Engine;
-use crate::engine::put::Offer;
+use crate::engine::put::{KnownKeys, Offer};
 use crate::ids::SessionId;
 use crate::jobs::Body;
-use crate::policy::{KeySource, Name};
+use crate::policy::Name;
 
 impl Engine {
     /// Whether a put of this session would make no job in any queue: each queue on its route has a job
@@ -16,12 +16,13 @@ impl Engine {
     /// the put itself ends the job with its key to make room.
     pub fn put_makes_no_job(&self, session: SessionId, name: Option<&[u8]>, body: &Body) -> bool {
         let name = name.unwrap_or_else(|| self.queues[self.sessions[session].used()].name());
-        self.makes_no_job(name, Offer::of_key(body, b""))
+        self.makes_no_job(name, Offer::of_key(body, b"", &KnownKeys::default()))
     }
 
     /// Like [`Engine::put_makes_no_job`], for a submit. It makes no job either if it joins one.
     pub fn submit_makes_no_job(&self, name: &[u8], submit: &super::Submit<'_>) -> bool {
-        self.joins(name, submit) || self.makes_no_job(name, Offer::of(submit))
+        let keys = KnownKeys::default();
+        self.joins(name, submit) || self.makes_no_job(name, Offer::of(submit, &keys))
     }
 
     fn joins(&self, name: &[u8], submit: &super::Submit<'_>) -> bool {
@@ -54,8 +55,7 @@ impl Engine {
             self.is_duplicate(queue, offer)
         } else {
             // The queue is gone, but the window of a key can go on.
-            let source = KeySource { body: offer.body, gearman_unique: offer.unique, client: "" };
-            let key = policy.unique.by.as_ref().and_then(|by| self.compute_key(by, source));
+            let key = policy.unique.by.as_ref().and_then(|by| self.compute_key(by, offer));
             key.is_some_and(|key| self.claim_of(name, &policy.unique, key).is_some())
         };
         // Only the queues that a request names can have a job that lives for its watchers.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;
-use crate::engine::put::Offer;
+use crate::engine::put::{KnownKeys, Offer};
 use crate::ids::{Millis, QueueId, SessionId};
 use crate::jobs::Body;
 use crate::limits::PUT_ENDS_MAX;
@@ -45,6 +45,8 @@ impl Engine {
         for queue in &queues {
             self.queues[*queue].hold();
         }
+        let keys = KnownKeys::default();
+        let offer = Offer::of_key(body, unique, &keys);
         let waits = queues.iter().find_map(|&queue| {
             let before = before.filter(|before| before.queue == queue);
             if before.is_some_and(|before| before.until <= self.now) {
@@ -52,7 +54,7 @@ impl Engine {
                 return None;
             }
             let ticket = before.map(|before| before.ticket);
-            let until = self.must_wait(queue, (ticket, since), (body, unique), effects)?;
+            let until = self.must_wait(queue, (ticket, since), offer, effects)?;
             let ticket = ticket.unwrap_or_else(|| self.room.deal_ticket());
             Some(RoomWait { queue, ticket, since, until, tries: false })
         });
@@ -88,7 +90,8 @@ impl Engine {
         let mut queues = BTreeSet::new();
         let used = self.queues[self.sessions[session].used()].name();
         self.collect_named(used, &mut queues, &mut BTreeSet::new());
-        let offer = Offer::of_key(body, b"");
+        let keys = KnownKeys::default();
+        let offer = Offer::of_key(body, b"", &keys);
         queues.into_iter().any(|queue| {
             let stores = self.policy_of(queue).is_some_and(|policy| !policy.fanout_only);
             stores && self.is_duplicate(queue, offer)
@@ -120,7 +123,7 @@ impl Engine {
         &mut self,
         queue: QueueId,
         (ticket, since): (Option<u64>, Millis),
-        (body, unique): (&Body, &[u8]),
+        offer: Offer<'_>,
         effects: &mut Effects,
     ) -> Option<Millis> {
         let policy = self.policy_of(queue)?;
@@ -132,12 +135,12 @@ impl Engine {
         let ticket = ticket.unwrap_or(u64::MAX);
         let has_room = !self.is_full(queue) && !self.room.has_earlier(queue, ticket);
         let until = Millis(since.0.saturating_add(block_for));
+        let (body, unique) = (offer.body, offer.unique);
         if has_room || until <= self.now || self.check_size(queue, body.len()).is_err() {
             return None;
         }
         // A put that stores nothing needs no room.
         let joins = !unique.is_empty() && self.find_unique(queue, unique, body).is_some();
-        let offer = Offer::of_key(body, unique);
         (!joins && !self.is_duplicate(queue, offer)).then_some(until)
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::engine::dead_letters::Unserved;
-use crate::engine::put::{Admitted, Offer};
+use crate::engine::put::{Admitted, KnownKeys, Offer};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Body, Draft, JobKind, PutKeys, State};
 use crate::limits::PUT_ENDS_MAX;
@@ -231,6 +231,7 @@ impl Engine {
         for alias in &route.aliases {
             self.rules.count_alias(alias, body_bytes);
         }
+        let known_keys = KnownKeys::default();
         let mut routed = Routed::default();
         let first_queue = route.first_queue();
         let mut slots = Vec::with_capacity(route.stops.len());
@@ -255,6 +256,7 @@ impl Engine {
                         client,
                         is_watched,
                         is_alone,
+                        keys: &known_keys,
                     },
                     effects,
                 )
@@ -343,7 +345,7 @@ impl Engine {
         let mut lacks_key = false;
         if is_unique {
             self.check_size(queue, body_bytes)?;
-            if let Some(key) = self.key_for(queue, offer.body, offer.unique) {
+            if let Some(key) = self.key_for(queue, offer) {
                 admitted = self.check_unique(queue, key, offer, effects)?;
             } else {
                 lacks_key = true;
@@ -470,7 +472,7 @@ impl Engine {
             return false;
         }
         let Some(policy) = self.policy_of(queue) else { return false };
-        let key = self.key_for(queue, body, b"");
+        let key = self.key_for(queue, Offer::of_key(body, b"", &KnownKeys::default()));
         let is_taken = |except| key.is_some_and(|key| self.is_taken(queue, key, except));
         let refuses = policy.when_full != WhenFull::DropOldest;
         // The limits of a queue count only ready jobs.

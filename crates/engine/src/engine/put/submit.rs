@@ -4,8 +4,8 @@
 
 use crate::effects::{Effects, Event, Record};
 use crate::engine::Engine;
-use crate::engine::put::Offer;
 use crate::engine::put::route::{Refused, Route};
+use crate::engine::put::{KnownKeys, Offer};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Band, Body, Draft, JobKind, State, is_body_key};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, UNIT_BODY_BYTES, WATCHERS_MAX};
@@ -62,7 +62,8 @@ impl Engine {
         let limit = full.limits()[band as usize];
         let is_full = limit > 0 && full.counts().total() >= u64::from(limit);
         let has_policy = full.extension().is_some();
-        if is_full && !(has_policy && self.is_duplicate(queue, Offer::of(&submit))) {
+        let keys = KnownKeys::default();
+        if is_full && !(has_policy && self.is_duplicate(queue, Offer::of(&submit, &keys))) {
             return Err(Refused::QueueFull);
         }
         if has_policy {

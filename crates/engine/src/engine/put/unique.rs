@@ -10,13 +10,12 @@ use std::collections::BTreeSet;
 use crate::claims::{Claim, ClaimKey};
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
-use crate::engine::put::{Refused, Submit};
+use crate::engine::put::{KnownKeys, Refused, Submit};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, JobKind, PutKeys, Stage, State, is_body_key};
 use crate::limits::{SAME_UNIQUE_MAX, UNIT_BODY_BYTES};
-use crate::policy::{Key, KeyHash, KeySource, Name, OnDuplicate, Policy, Unique, UniqueWindow};
+use crate::policy::{KeyHash, Name, OnDuplicate, Policy, Unique, UniqueWindow};
 use crate::queues::Extension;
-use crate::sessions::Session;
 
 /// A put into one queue, as the check for an equal job sees it.
 #[derive(Copy, Clone, Debug)]
@@ -32,23 +31,28 @@ pub(in crate::engine) struct Offer<'a> {
     pub(in crate::engine) is_watched: bool,
     /// The put goes to no other queue.
     pub(in crate::engine) is_alone: bool,
+    pub(in crate::engine) keys: &'a KnownKeys,
 }
 
 impl<'a> Offer<'a> {
     /// A put that goes to one queue.
-    pub(in crate::engine) fn alone(draft: &'a Draft, client: Option<SessionId>) -> Self {
-        Self { draft: Some(draft), client, ..Self::of_key(&draft.body, b"") }
+    pub(in crate::engine) fn alone(
+        draft: &'a Draft,
+        client: Option<SessionId>,
+        keys: &'a KnownKeys,
+    ) -> Self {
+        Self { draft: Some(draft), client, ..Self::of_key(&draft.body, b"", keys) }
     }
 
     /// A submit into one queue.
-    pub(in crate::engine) fn of(submit: &'a Submit<'_>) -> Self {
+    pub(in crate::engine) fn of(submit: &'a Submit<'_>, keys: &'a KnownKeys) -> Self {
         let Submit { body, unique, foreground, .. } = submit;
-        Self { is_watched: *foreground, ..Self::of_key(body, unique) }
+        Self { is_watched: *foreground, ..Self::of_key(body, unique, keys) }
     }
 
     /// What counts for a put's unique key, in one queue.
-    pub(in crate::engine) fn of_key(body: &'a Body, unique: &'a [u8]) -> Self {
-        Self { draft: None, body, unique, client: None, is_watched: false, is_alone: true }
+    pub(in crate::engine) fn of_key(body: &'a Body, unique: &'a [u8], keys: &'a KnownKeys) -> Self {
+        Self { draft: None, body, unique, client: None, is_watched: false, is_alone: true, keys }
     }
 }
 
@@ -64,33 +68,6 @@ pub(in crate::engine) enum Admitted {
 }
 
 impl Engine {
-    /// The key that a put into this queue gets. `None`: the policy of the queue does not ask for
-    /// one, or the put has none.
-    pub(super) fn key_for(&self, queue: QueueId, body: &Body, unique: &[u8]) -> Option<KeyHash> {
-        let by = self.policy_of(queue)?.unique.by.as_ref()?;
-        self.compute_key(by, KeySource { body, gearman_unique: unique, client: "" })
-    }
-
-    /// The group key that a put into this queue gets.
-    pub(super) fn group_key_for(&self, queue: QueueId, offer: Offer<'_>) -> Option<KeyHash> {
-        let by = self.policy_of(queue)?.group_key()?;
-        let client = offer.client.filter(|_| by.needs_client());
-        let client = client.map_or("", |session| self.client_of(session));
-        self.compute_key(by, KeySource { body: offer.body, gearman_unique: offer.unique, client })
-    }
-
-    /// The address or the name of a session's client. Empty: it is unknown.
-    fn client_of(&self, session: SessionId) -> &str {
-        let peer = self.sessions.find(session).map_or(&b""[..], Session::peer);
-        str::from_utf8(peer).unwrap_or_default()
-    }
-
-    pub(super) fn compute_key(&self, by: &Key, source: KeySource<'_>) -> Option<KeyHash> {
-        self.meter.count(by.bytes_read(source) / UNIT_BODY_BYTES);
-        let value = by.compute(source);
-        (!value.is_empty()).then_some(value.hash)
-    }
-
     /// Looks for the job that has the key of a put.
     pub(super) fn check_unique(
         &mut self,
@@ -306,7 +283,7 @@ impl Engine {
 
     /// Whether a put into this queue would find a job with its key.
     pub(super) fn is_duplicate(&self, queue: QueueId, offer: Offer<'_>) -> bool {
-        let key = self.key_for(queue, offer.body, offer.unique);
+        let key = self.key_for(queue, offer);
         let find =
             |key| self.key_holder(queue, key, None, |slot| self.can_stand_in(slot, queue, offer));
         key.is_some_and(|key| find(key).is_some() || self.claim_on(queue, key).is_some())
