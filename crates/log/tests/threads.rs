@@ -156,8 +156,8 @@ fn without_descriptors_the_threads_try_only_now_and_then() {
     running.wait(Log::lacks_descriptors);
     let (begun, before) = (Instant::now(), disk.refused_opens());
     running.wait(|_| disk.refused_opens() >= before + 8);
-    // Two threads try, once in a second.
-    assert!(begun.elapsed() > Duration::from_secs(1), "{:?} for eight tries", begun.elapsed());
+    // Two threads try, once in a second, and some tries need more than one file.
+    assert!(begun.elapsed() > Duration::from_millis(500), "{:?} for eight tries", begun.elapsed());
     assert!(running.log.durable() < last);
     disk.set_fail_opens(false);
     running.wait(|log| log.durable() >= last && !log.lacks_descriptors());
