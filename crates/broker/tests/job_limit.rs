@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lineshaft_broker::policy::{
-    OnDuplicate, Pattern, Rule, RuleSetting, Rules, Setting, UniqueWindow,
+    OnDuplicate, Pattern, Rule, RuleSetting, Rules, Setting, UniqueWindow, WhenFull,
 };
 use lineshaft_broker::{
     Broker, Millis, NewJob, Options, Patience, PutRefusal, ReadMode, Submit, Take, Turn,
@@ -44,6 +44,32 @@ fn a_server_with_all_its_jobs_takes_no_new_one_and_jobs_come_back() {
     assert!(refusals.contains(&(PutRefusal::JobsFull, 3)), "{refusals:?}");
     broker.set_job_count_limit(None);
     put(&mut turn, job).expect("there is no limit");
+}
+
+#[test]
+fn a_body_that_takes_the_place_of_a_dead_letter_is_a_new_job() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let settings = [
+        Setting::UniqueBy(Some("prefix:1".parse().expect("it is a key"))),
+        Setting::OnDuplicate(OnDuplicate::ReplaceBody),
+        Setting::BytesMax(Some(4)),
+        Setting::WhenFull(WhenFull::DropOldest),
+        Setting::DeadDropped(true),
+    ];
+    let _ = turn.set_policies(Rules(vec![Rule::new(["default"], settings)]));
+    let session = turn.open_session(0);
+    let put = |turn: &mut Turn<'_>, body: &[u8]| {
+        turn.caller(session).put(NewJob::default(), body.into()).value
+    };
+    put(&mut turn, b"b2").expect("there is room");
+    put(&mut turn, b"c234").expect("there is room");
+    let jobs = turn.totals().jobs();
+    broker.set_job_count_limit(Some(jobs));
+    // The old job would have to go, and its dead letter would stay.
+    assert_eq!(put(&mut turn, b"b234"), Err(PutRefusal::JobsFull));
+    assert_eq!(turn.totals().jobs(), jobs);
 }
 
 /// Rules with `unique` for several queues, and a name that stands for two of them.

@@ -41,6 +41,11 @@ impl ChoreLine {
         self.line.iter().chain(&self.resting)
     }
 
+    /// The chores that can come in the next steps, as many as these, and perhaps others.
+    pub(crate) fn next(&self, steps: usize) -> impl Iterator<Item = &Chore> {
+        self.line.iter().take(steps).chain(self.resting.iter().take(steps))
+    }
+
     /// Adds a chore that has just done a slice. It comes to the end of the line, or rests.
     pub(crate) fn push(&mut self, chore: Chore) {
         let rests = mem::take(&mut self.begins_to_rest);

@@ -145,6 +145,15 @@ impl Policy {
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
         self.age_max_ms.is_some() || drops_jobs && is_bounded
     }
+
+    /// Whether a put that replaces the body of a job can make a new job, and set the old one aside as a
+    /// dead letter.
+    pub(crate) fn may_keep_replaced(&self) -> bool {
+        self.unique.on_duplicate == OnDuplicate::ReplaceBody
+            && self.when_full == WhenFull::DropOldest
+            && self.bytes_max.is_some()
+            && self.dead.dropped
+    }
 }
 
 /// The result of a put into a full queue.

@@ -187,6 +187,10 @@ impl Session {
             }
         } else if let Some(event) = self.late.pop_front() {
             self.late_bytes -= event_bytes(&event.value);
+            if self.late.is_empty() {
+                // An idle connection keeps no room for events.
+                self.late = VecDeque::new();
+            }
             turn.count_work(1);
             self.handle_event(event, turn, outbox);
         }

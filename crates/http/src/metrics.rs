@@ -85,6 +85,10 @@ impl QueueRows {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Counts all jobs that are not in these rows as jobs of `other`. The turn that read the totals
     /// can be a later one than those that read the rows.
     pub(crate) fn count_others(&mut self, totals: &Totals) {

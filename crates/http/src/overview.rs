@@ -144,11 +144,11 @@ impl Overview {
     }
 
     /// Reads the numbers of all queues, if there are few. `None` if some queues have no metrics of
-    /// their own.
+    /// their own. Clients can make and remove queues meanwhile, so the rows are limited, too.
     async fn gather_all(&self) -> Option<Gathered> {
         let (mut cursor, mut queues) = (QueueCursor::default(), QueueRows::default());
         let walk = self.door.slices(|turn| {
-            if turn.totals().queues > self.queues_max as u64 {
+            if turn.totals().queues.max(queues.len() as u64) > self.queues_max as u64 {
                 return ControlFlow::Break(None);
             }
             while !turn.slice_is_spent() {

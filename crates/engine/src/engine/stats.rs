@@ -1,6 +1,7 @@
 //! Requests that only read: facts of jobs and queues, and statistics.
 
 use super::{Engine, NotFound};
+use crate::claims::CLAIM_BYTES;
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Job, JobBody, JobFacts, JobStatus, State, Tags};
 use crate::limits::KEY_HEADS_MAX;
@@ -286,10 +287,12 @@ impl Engine {
         }
     }
 
-    /// Bytes of memory that jobs, queues, sessions, claims, warnings and what observers keep use.
+    /// Bytes of memory that jobs, queues, sessions, claims, warnings and what observers keep use. A
+    /// claim counts from the put of its job on, so that no end of a job needs memory.
     pub fn memory_bytes(&self) -> u64 {
         let tables = self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes();
-        let tables = tables + self.claims.bytes() + self.room.bytes() + self.warnings.bytes();
+        let claims = self.claims.bytes() + self.jobs.outlasting_keys() * CLAIM_BYTES;
+        let tables = tables + claims + self.room.bytes() + self.warnings.bytes();
         if self.is_observed { tables + self.observed_bytes() } else { tables }
     }
 

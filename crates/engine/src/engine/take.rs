@@ -21,6 +21,7 @@ use super::Engine;
 use crate::effects::{Effects, Handout, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{JobBody, State};
+use crate::limits::UNIT_COMPARISONS;
 use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 
 /// The maximum time that a take waits for a job.
@@ -152,6 +153,7 @@ impl Engine {
     /// Removes expired jobs at the heads of the queues that this session watches.
     pub(super) fn sweep_watched(&mut self, session: SessionId, effects: &mut Effects) {
         let watched = self.sessions[session].lend_watched();
+        self.meter.count(watched.len() / UNIT_COMPARISONS);
         for queue in &watched {
             if self.queues.is_stocked(*queue)
                 && self.queues[*queue].extension().is_some()

@@ -64,6 +64,17 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// The number of jobs in this state.
+    pub(crate) fn in_state(&self, state: State) -> u64 {
+        match state {
+            State::Ready => self.ready,
+            State::Delayed => self.delayed,
+            State::Leased => self.leased,
+            State::Buried => self.buried,
+        }
+        .into()
+    }
+
     pub(crate) fn total(&self) -> u64 {
         [self.ready, self.delayed, self.leased, self.buried].into_iter().map(u64::from).sum()
     }

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::State;
 use super::job::Job;
-use crate::claims::CLAIM_BYTES;
 use crate::ids::{JobId, QueueId};
 use crate::policy::KeyHash;
 
@@ -65,8 +64,7 @@ impl UniqueKeys {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let index = self.keys.len() as u64 * KEY_BYTES + self.places.len() as u64 * PLACE_BYTES;
-        index + self.outlasting * CLAIM_BYTES
+        self.keys.len() as u64 * KEY_BYTES + self.places.len() as u64 * PLACE_BYTES
     }
 
     pub(super) fn key(&self, id: JobId) -> Option<KeyHash> {

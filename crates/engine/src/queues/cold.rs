@@ -189,7 +189,7 @@ impl Queue {
     }
 
     /// Whether the queue has a ready job, or a cold job that is ready or delayed. Without one, no take
-    /// gets a job of this queue, and no load would change that.
+    /// gets a job of this queue unless it names the job, and no load would change that.
     pub(crate) fn is_stocked(&self) -> bool {
         !self.ready().is_empty() || self.cold().is_some_and(Cold::has_waiting)
     }

@@ -441,6 +441,7 @@ fn the_end_of_a_job_whose_key_stays_takes_no_memory() {
     let empty = world.engine.memory_bytes();
     let ids = ["a", "b", "c"].map(|body| world.put_body(session, body).unwrap());
     let full = world.engine.memory_bytes();
+    let records = world.engine.record_bytes();
     for (ended, id) in ids.into_iter().enumerate() {
         let before = world.engine.memory_bytes();
         assert!(world.finish(session, id));
@@ -454,8 +455,10 @@ fn the_end_of_a_job_whose_key_stays_takes_no_memory() {
         world.put_body(session, body).unwrap();
     }
     assert_eq!(world.engine.memory_bytes(), full);
+    assert_eq!(world.engine.record_bytes(), records);
     world.rules([Rule::new(["*"], [by("body")])]);
     assert!(world.engine.memory_bytes() < full);
+    assert_eq!(world.engine.record_bytes(), records, "no upkeep could lower this part");
     world.rules([Rule::new(["*"], [by("body")].into_iter().chain(for_a_second()))]);
     assert_eq!(world.engine.memory_bytes(), full);
 }

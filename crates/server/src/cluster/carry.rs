@@ -302,7 +302,7 @@ mod tests {
     }
 
     /// The session of the client waits, so its server takes nothing more. `leave` ends the client.
-    async fn ends_with_its_client<Client: AsyncRead + AsyncWrite + ClientEnd + Unpin>(
+    async fn ends_with_its_client<Client: AsyncRead + AsyncWrite + AsFd + ClientEnd + Unpin>(
         (near, mut client): (Client, Client),
         leave: impl FnOnce(Client),
     ) {
@@ -310,9 +310,12 @@ mod tests {
         client.write_all(&[b'x'; 1000]).await.expect("the kernel takes it");
         client.shutdown().await.expect("an end");
         let limits = limits();
+        let same = near.as_fd().try_clone_to_owned().expect("a descriptor");
         let mut carrying = pin!(carry(near, link, &limits));
         assert!(timeout(ENOUGH, carrying.as_mut()).await.is_err(), "it waits for its replies");
         leave(client);
+        // The clock of the test runs ahead of the kernel.
+        testkit::wait::until("the kernel knows of the end", || has_hung_up(&same));
         let carried = timeout(ENOUGH, carrying).await.expect("it ends");
         assert_eq!(carried.expect_err("it is gone").kind(), io::ErrorKind::TimedOut);
     }

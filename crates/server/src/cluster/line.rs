@@ -78,7 +78,7 @@ impl Purpose {
     pub(crate) fn counted_address(&self) -> Option<IpAddr> {
         let peer = match self {
             Purpose::Pass(_, peer, _) => *peer,
-            Purpose::Http(client) => Peer::Host(SocketAddr::new(client.address?, 0)),
+            Purpose::Http(client) => Peer::Host(client.address?.to_canonical(), 0),
             Purpose::Report(_) | Purpose::Copy(_) => return None,
         };
         peer.counted_address()
@@ -116,7 +116,7 @@ impl Purpose {
         let protocol = Protocol::ALL.into_iter().find(|one| one.name() == protocol)?;
         let peer = match words.next()? {
             "unix" => Peer::Local,
-            peer => Peer::Host(peer.parse::<SocketAddr>().ok()?),
+            peer => peer.parse::<SocketAddr>().ok()?.into(),
         };
         Some(Purpose::Pass(protocol, peer, words.map(str::to_owned).collect()))
     }
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_they_were_written() {
-        let peer = Peer::Host("[2001:db8::1]:4730".parse().expect("an address"));
+        let peer = Peer::Host("2001:db8::1".parse().expect("an address"), 4730);
         for purpose in [
             Purpose::Report(Report { node: 7, applied: 9, ..Report::default() }),
             Purpose::Pass(Protocol::Gearman, peer, Vec::new()),

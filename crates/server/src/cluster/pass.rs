@@ -149,11 +149,9 @@ async fn accept(listening: Arc<Listening>) {
         let accepted = match &listening.socket {
             Socket::Tcp(listener) => listener.accept().await.map(|(socket, peer)| {
                 let _ = socket.set_nodelay(true);
-                if let Some(slot) = listening.limits.admit(Peer::Host(peer), listening.protocol) {
+                if let Some(slot) = listening.limits.admit(peer.into(), listening.protocol) {
                     let listening = listening.clone();
-                    tokio::spawn(
-                        async move { listening.serve(socket, Peer::Host(peer), slot).await },
-                    );
+                    tokio::spawn(async move { listening.serve(socket, peer.into(), slot).await });
                 }
             }),
             Socket::Unix(listener) => listener.accept().await.map(|(socket, _)| {
@@ -172,7 +170,7 @@ async fn accept(listening: Arc<Listening>) {
 impl Listening {
     /// Serves one connection to its end, and keeps its slot until then. The client notices every
     /// failure as the end.
-    async fn serve(&self, socket: impl Client, peer: Peer, _slot: Arc<Slot>) {
+    async fn serve(&self, socket: impl Client, peer: Peer, _slot: Slot) {
         let tls_bytes = if self.certificates.is_some() { TLS_BYTES } else { 0 };
         let _memory = Counted::new(&self.shared.broker, TASK_BYTES + tls_bytes);
         let _ = match &self.certificates {

@@ -40,7 +40,7 @@ use crate::cluster::tls_steps::Steps;
 use crate::config::Config;
 use crate::config::listener::{Access, Listener};
 use crate::config::protocol::Protocol;
-use crate::net::limits::{LiveLimits, Slot};
+use crate::net::limits::{Admission, LiveLimits, Slot};
 use crate::process::clock::Clock;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 use crate::web::connections::LinkPlace;
@@ -73,6 +73,9 @@ pub(crate) struct Identity {
     pub(crate) incarnation: Incarnation,
     pub(crate) lineage: Lineage,
 }
+
+/// A link to a site carries the rest of a response for this long after it has lost its place.
+const GIVES_WAY_IN: Duration = Duration::from_millis(250);
 
 /// A link that another node has opened.
 type NodeLink = tokio_rustls::server::TlsStream<TcpStream>;
@@ -151,6 +154,7 @@ impl Entrance {
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
         let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
+        let slot = Arc::new(slot);
         let (ours, theirs) = StdUnixStream::pair().ok()?;
         for socket in [&ours, &theirs] {
             socket.set_nonblocking(true).ok()?;
@@ -158,8 +162,8 @@ impl Entrance {
         }
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
         let (listener, open) = (listener.clone(), open.clone());
-        let arrival =
-            Arrival { socket: theirs.into(), slot: slot.clone(), listener, open, tls: None };
+        let (socket, admission) = (theirs.into(), Admission::OfLink(slot.clone()));
+        let arrival = Arrival { socket, admission, listener, open, tls: None };
         self.inboxes[at].arrive(arrival);
         Some((ours, Place::Queues { _slot: slot }))
     }
@@ -264,7 +268,7 @@ async fn accept_links<Served: Future<Output = ()> + Send + 'static>(
         match listener.accept().await {
             Ok((socket, peer)) => {
                 let (keys, serving) = (keys.clone(), serving.clone());
-                let address = Peer::Host(peer).counted_address().unwrap_or(peer.ip());
+                let address = Peer::from(peer).counted_address().unwrap_or(peer.ip());
                 let was_full = handshakes.admit(address, |place| {
                     let task = tokio::spawn(async move {
                         let accepted = keys.accept(socket).await;
@@ -332,10 +336,15 @@ async fn serve_client(
 ) -> io::Result<()> {
     let (socket, mut place) = arrived.ok_or(ErrorKind::ConnectionRefused)?;
     let mut socket = UnixStream::from_std(socket)?;
+    let gives_way = async {
+        place.lost().await;
+        // The end of a response can still be in the socket.
+        sleep(GIVES_WAY_IN).await;
+    };
     tokio::select! {
         carried = carry(link, &mut socket, limits) => carried,
         () = gone => Err(ErrorKind::TimedOut.into()),
-        () = place.lost() => Err(ErrorKind::ConnectionAborted.into()),
+        () = gives_way => Err(ErrorKind::ConnectionAborted.into()),
     }
 }
 
@@ -559,6 +568,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
     use std::io::Write as _;
 
     use axum::Router;
@@ -612,7 +622,7 @@ mod tests {
         let mut client = UnixStream::from_std(theirs).expect("a socket");
         client.write_all(&[b'x'; 1000]).await.expect("the kernel takes it");
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let slot = limits.admit(Peer::Local, Protocol::Beanstalk).expect("there is room");
+        let slot = limits.admit(Peer::Local, Protocol::Beanstalk).expect("there is room").into();
         let arrived = Some((ours, Place::Queues { _slot: slot }));
         let gone = reporters.gone(Some(7));
         let served = serve_client(&mut link, arrived, &limits, gone).await;
@@ -668,6 +678,21 @@ mod tests {
         assert_eq!(limits.open(), 0);
         let served = serving.await.expect("no panic");
         assert_eq!(served.expect_err("the client is late").kind(), ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_its_place_until_it_ends() {
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
+        let inbox = Arc::<Inbox>::default();
+        let entrance = entrance(&limits, &inbox, None);
+        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        let arrivals = inbox.take_arrivals();
+        let (mut link, _client) = duplex(64);
+        let served = serve_client(&mut link, arrived, &entrance.limits, ready(())).await;
+        assert_eq!(served.expect_err("its process is gone").kind(), ErrorKind::TimedOut);
+        assert_eq!(limits.open(), 1, "the I/O thread still has the connection");
+        drop(arrivals);
+        assert_eq!(limits.open(), 0);
     }
 
     #[tokio::test]

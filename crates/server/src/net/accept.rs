@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::futures::Notified;
 
 use crate::config::listener::Listener;
-use crate::net::limits::LiveLimits;
+use crate::net::limits::{Admission, LiveLimits};
 use crate::net::listen::{Bound, Endpoint, SocketFile};
 use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
@@ -122,7 +122,7 @@ impl Acceptor {
         tracing::debug!(listener = %self.listener.address, thread = self.next_inbox, "accept");
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         let (listener, open) = (self.listener.clone(), self.open.clone());
-        let arrival = Arrival { socket, slot, listener, open, tls };
+        let arrival = Arrival { socket, admission: Admission::Own(slot), listener, open, tls };
         self.inboxes[self.next_inbox].arrive(arrival);
         self.next_inbox = (self.next_inbox + 1) % self.inboxes.len();
     }
@@ -149,7 +149,7 @@ impl Acceptor {
 
 fn peer_of(address: Option<SocketAddrAny>) -> Peer {
     let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-    address.map_or(Peer::Local, Peer::Host)
+    address.map_or(Peer::Local, Peer::from)
 }
 
 #[cfg(test)]

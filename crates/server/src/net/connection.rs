@@ -2,6 +2,7 @@
 //! is one step. The I/O thread that owns the connection decides when to take a step.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
 use crate::net::first_line::{FirstLine, Verdict};
-use crate::net::limits::Slot;
+use crate::net::limits::Admission;
 use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
@@ -90,8 +91,7 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     /// The TLS layer between socket and dialect, if the connection speaks TLS.
     tls: Option<Box<TlsStream>>,
-    /// Counts the connection as open until the connection is dropped.
-    slot: Arc<Slot>,
+    admission: Admission,
     listener: Arc<Listener>,
     /// Opens the session. `None` after the session is open.
     open: Option<Arc<OpenSession>>,
@@ -112,7 +112,7 @@ pub(crate) struct Connection {
     pub(crate) progress_at: u64,
     /// The number of unsent bytes at the last housekeeping, if the client was too far behind.
     /// Otherwise `None`.
-    pub(crate) was_behind_by: Option<u64>,
+    pub(crate) was_behind_by: Option<NonZeroU64>,
     /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,
     /// When the connection was opened, in milliseconds of the clock.
@@ -163,14 +163,14 @@ impl Connection {
     pub(crate) fn new(
         socket: OwnedFd,
         tls: Option<Box<TlsStream>>,
-        slot: Arc<Slot>,
+        admission: Admission,
         listener: Arc<Listener>,
         open: Arc<OpenSession>,
     ) -> Connection {
         Connection {
             socket,
             tls,
-            slot,
+            admission,
             open: Some(open),
             session: None,
             dialect: Box::new(NoSession),
@@ -315,9 +315,9 @@ impl Connection {
         mailbox: usize,
     ) -> Option<SessionId> {
         let open = self.open.take()?;
-        let info = ConnectionInfo { peer: self.slot.peer, listener: &self.listener };
+        let info = ConnectionInfo { peer: self.peer(), listener: &self.listener };
         let (session, dialect) = open(info, turn, mailbox);
-        turn.set_peer(session, &self.slot.peer.shown_with_port());
+        turn.set_peer(session, &self.peer().shown_with_port());
         self.dialect = dialect;
         self.session = Some(session);
         self.session
@@ -330,7 +330,7 @@ impl Connection {
 
     /// The client's address.
     pub(crate) fn peer(&self) -> Peer {
-        self.slot.peer
+        self.admission.peer()
     }
 
     /// Whether the connection uses TLS.
@@ -662,8 +662,9 @@ impl Connection {
     /// caught up in between. Housekeeping calls this each time.
     pub(crate) fn falls_behind(&mut self, unsent_bytes: u64, bytes_max: u64) -> bool {
         let is_behind = self.is_stuck() && unsent_bytes > bytes_max;
-        let before = std::mem::replace(&mut self.was_behind_by, is_behind.then_some(unsent_bytes));
-        is_behind && before.is_some_and(|before| unsent_bytes >= before)
+        let behind_by = NonZeroU64::new(unsent_bytes).filter(|_| is_behind);
+        let before = std::mem::replace(&mut self.was_behind_by, behind_by);
+        is_behind && before.is_some_and(|before| unsent_bytes >= before.get())
     }
 
     /// Whether the last reply is sent. If so, the connection can end.

@@ -190,14 +190,33 @@ impl HeldInTotal {
     }
 }
 
-/// Counts one open connection until it is dropped. The client of another node shares it with the
-/// link that carries its bytes.
+/// Counts one open connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     limits: Arc<LiveLimits>,
     /// The client's address.
-    pub(crate) peer: Peer,
+    peer: Peer,
     protocol: Protocol,
+}
+
+/// How a connection of an I/O thread counts as open.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// The connection has its own slot.
+    Own(Slot),
+    /// The connection of a client of another node shares its slot with the link that carries its
+    /// bytes. Each of them can end later than the other.
+    OfLink(Arc<Slot>),
+}
+
+impl Admission {
+    /// The client's address.
+    pub(crate) fn peer(&self) -> Peer {
+        match self {
+            Self::Own(slot) => slot.peer,
+            Self::OfLink(slot) => slot.peer,
+        }
+    }
 }
 
 impl Drop for Slot {
@@ -392,7 +411,7 @@ impl LiveLimits {
     /// Counts a new connection. Returns `None` if its address has too many connections. The caller
     /// checks the total limit before it accepts a connection. At that limit, clients wait in the
     /// accept queue.
-    pub(crate) fn admit(self: &Arc<Self>, peer: Peer, protocol: Protocol) -> Option<Arc<Slot>> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: Peer, protocol: Protocol) -> Option<Slot> {
         if let Some(address) = peer.counted_address() {
             let most = self.connections_per_address.load(Ordering::Relaxed);
             let mut addresses = self.addresses();
@@ -405,7 +424,7 @@ impl LiveLimits {
             *count += 1;
         }
         self.open[protocol as usize].fetch_add(1, Ordering::Relaxed);
-        Some(Arc::new(Slot { limits: self.clone(), peer, protocol }))
+        Some(Slot { limits: self.clone(), peer, protocol })
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -428,6 +447,8 @@ pub fn raise_descriptors() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
     use crate::config::Config;
 
@@ -463,9 +484,9 @@ mod tests {
     fn an_address_has_no_more_connections_than_it_may() {
         let mut limits = Config::default().limits;
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
-        let peer = |host: &str| Peer::Host((host.parse::<IpAddr>().unwrap(), 7).into());
+        let peer = |host: &str| Peer::from(SocketAddr::new(host.parse().unwrap(), 7));
         let admit = |peer| live.admit(peer, Protocol::Beanstalk);
-        let many: Vec<Arc<Slot>> = (0..9).filter_map(|_| admit(peer("192.0.2.1"))).collect();
+        let many: Vec<Slot> = (0..9).filter_map(|_| admit(peer("192.0.2.1"))).collect();
         assert_eq!((many.len(), live.open()), (9, 9), "without a limit all clients are accepted");
         limits.connections_per_address = Some(2);
         live.set(&limits);
@@ -474,7 +495,7 @@ mod tests {
         let first = admit(peer("192.0.2.1"));
         let _second = admit(peer("::ffff:192.0.2.1"));
         assert!(admit(peer("192.0.2.1")).is_none());
-        let _others: Vec<Arc<Slot>> =
+        let _others: Vec<Slot> =
             (0..5).filter_map(|_| live.admit(Peer::Local, Protocol::Gearman)).collect();
         assert!(admit(peer("192.0.2.2")).is_some());
         assert_eq!(live.open(), 7);
@@ -491,8 +512,8 @@ mod tests {
         limits.connections_per_address = Some(2);
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         let admit = |host: &str| {
-            let address = host.parse::<IpAddr>().unwrap();
-            live.admit(Peer::Host((address, 7).into()), Protocol::Beanstalk)
+            let host = SocketAddr::new(host.parse().unwrap(), 7);
+            live.admit(host.into(), Protocol::Beanstalk)
         };
         let first = admit("2001:db8:0:1::1");
         let _second = admit("2001:db8:0:1:ffff:ffff:ffff:ffff");
@@ -503,7 +524,7 @@ mod tests {
         // Addresses of version 4 and the own machine have no network in common.
         let hosts = ["::ffff:192.0.2.1", "::ffff:192.0.2.2", "::ffff:198.51.100.1", "::1", "::2"];
         let hosts = [&hosts[..], &["fe80::1", "fe80::2", "fe80::3"]].concat();
-        let slots: Vec<Arc<Slot>> = hosts.iter().filter_map(|host| admit(host)).collect();
+        let slots: Vec<Slot> = hosts.iter().filter_map(|host| admit(host)).collect();
         assert_eq!(slots.len(), hosts.len());
     }
 

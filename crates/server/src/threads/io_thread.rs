@@ -430,7 +430,7 @@ impl IoThread {
 
     fn take_arrivals(&mut self) {
         for arrival in self.inbox.take_arrivals() {
-            let Arrival { socket, slot, listener, open, tls } = arrival;
+            let Arrival { socket, admission, listener, open, tls } = arrival;
             // Creating a TLS stream draws random numbers. That takes too long for a turn. So it
             // happens here, before the turn.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
@@ -441,7 +441,7 @@ impl IoThread {
                     continue;
                 }
             };
-            let connection = Connection::new(socket, tls, slot, listener, open);
+            let connection = Connection::new(socket, tls, admission, listener, open);
             let place = self.connections.insert(connection);
             self.account.opened();
             let Some(connection) = self.connections.get(place) else { continue };

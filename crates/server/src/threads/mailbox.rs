@@ -14,7 +14,7 @@ use broker::{Answer, Dialect, Event, Mailbox, Millis, SessionId, Turn};
 use rustls::ServerConfig;
 
 use crate::config::listener::Listener;
-use crate::net::limits::Slot;
+use crate::net::limits::Admission;
 use crate::threads::inspections::{Inspect, Inspections};
 use crate::threads::sockets::Sockets;
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
@@ -37,16 +37,23 @@ pub(crate) struct ConnectionInfo<'a> {
 /// The client's address.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Peer {
-    Host(SocketAddr),
+    /// The address and the port of a host.
+    Host(IpAddr, u16),
     /// A process on this machine, over a unix socket.
     Local,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(host: SocketAddr) -> Peer {
+        Peer::Host(host.ip().to_canonical(), host.port())
+    }
 }
 
 impl Peer {
     /// The IP address. Unix sockets have no address.
     pub(crate) fn address(self) -> Option<IpAddr> {
         match self {
-            Peer::Host(host) => Some(host.ip().to_canonical()),
+            Peer::Host(address, _) => Some(address),
             Peer::Local => None,
         }
     }
@@ -66,7 +73,7 @@ impl Peer {
     /// The address as text without spaces, for messages and Gearman's list of workers.
     pub(crate) fn shown(self) -> String {
         match self {
-            Peer::Host(host) => host.ip().to_canonical().to_string(),
+            Peer::Host(address, _) => address.to_string(),
             Peer::Local => "unix".to_owned(),
         }
     }
@@ -74,7 +81,7 @@ impl Peer {
     /// The address and the port as text, for operators.
     pub(crate) fn shown_with_port(self) -> String {
         match self {
-            Peer::Host(host) => SocketAddr::new(host.ip().to_canonical(), host.port()).to_string(),
+            Peer::Host(address, port) => SocketAddr::new(address, port).to_string(),
             Peer::Local => "unix".to_owned(),
         }
     }
@@ -84,8 +91,8 @@ impl Peer {
 pub(crate) struct Arrival {
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
-    /// Counts the connection as open. It also has the client's address.
-    pub(crate) slot: Arc<Slot>,
+    /// How the connection counts as open.
+    pub(crate) admission: Admission,
     /// The listener to which the client connected.
     pub(crate) listener: Arc<Listener>,
     /// Opens the session of the connection.

@@ -68,12 +68,18 @@ pub(in crate::act) fn started(operation: &types::Operation) -> Response {
     response
 }
 
+/// The longest name in the record of changes, in bytes. Two of them fit into a detail.
+const DETAIL_NAME_BYTES_MAX: usize = 200;
+
 /// The facts about an operation for the record of changes.
 fn detail_of(operation: &types::Operation) -> AuditDetail {
     let types::Operation { id, kind, queue, to, state, total, .. } = operation;
     let kind = kind.name();
     let state = state.map_or("all", types::JobState::name);
-    let to = to.as_ref().map_or(String::new(), |to| format!(" to {to}"));
+    // A long name must not push the other one out of the line.
+    let short = |name: &str| name[..name.floor_char_boundary(DETAIL_NAME_BYTES_MAX)].to_owned();
+    let queue = short(queue);
+    let to = to.as_ref().map_or(String::new(), |to| format!(" to {}", short(to)));
     AuditDetail(format!("operation {id}: {kind} {total} jobs ({state}) of {queue}{to}"))
 }
 

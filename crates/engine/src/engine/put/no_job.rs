@@ -12,8 +12,8 @@ use crate::policy::Name;
 impl Engine {
     /// Whether a put of this session would make no job in any queue: each queue on its route has a job
     /// with its key, or stores no jobs. `name`: the queue or alias; `None` for the queue that the session
-    /// uses. Returns false for a few puts that make no job, but never true for one that does, unless
-    /// the put itself ends the job with its key to make room.
+    /// uses. Returns false for a few puts that make no job. Returns true for a put that makes one only
+    /// if the put ends the job with its key to make room.
     pub fn put_makes_no_job(&self, session: SessionId, name: Option<&[u8]>, body: &Body) -> bool {
         let name = name.unwrap_or_else(|| self.queues[self.sessions[session].used()].name());
         self.makes_no_job(name, Offer::of_key(body, b"", &KnownKeys::default()))
@@ -51,6 +51,8 @@ impl Engine {
         let policy = self.look_up_policy(name);
         let makes_none = if policy.fanout_only {
             policy.copy_to.is_empty()
+        } else if policy.may_keep_replaced() {
+            false
         } else if let Some(queue) = self.queue_id(name) {
             self.is_duplicate(queue, offer)
         } else {

@@ -6,11 +6,16 @@ use crate::engine::Engine;
 use crate::engine::attempts::Failure;
 use crate::ids::{JobSlot, LeaseId, SessionId};
 use crate::jobs::{Job, JobList, State};
+use crate::queues::Queue;
 use crate::sessions::Waiting;
 
 /// A chore sorts jobs by their leases before it gives them back. Sorting this many leases counts as
 /// one unit of work.
 const MOVES_OF_A_UNIT: usize = 8;
+
+/// The most chores of which one call of [`Engine::advance`] does a step: before the timers, and after
+/// them.
+const STEPS_PER_ADVANCE: usize = 2;
 
 /// The immediate result of a kick of many jobs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -80,9 +85,17 @@ impl Engine {
         self.chores.end_kicks(end);
     }
 
-    /// The most jobs that the chores of one call of [`Engine::advance`] change.
-    pub fn chore_jobs_max(&self) -> u64 {
-        2 * u64::from(self.meter.step_jobs())
+    /// The most jobs that kicks make ready in one call of [`Engine::advance`].
+    pub fn kick_jobs_max(&self) -> u64 {
+        let jobs_of = |chore: &Chore| match chore {
+            Chore::Kick { list, left, .. } => {
+                let counts = self.queues.get(list.queue).map(Queue::counts);
+                (*left).min(counts.map_or(0, |counts| counts.in_state(list.state)))
+            }
+            _ => 0,
+        };
+        let most = STEPS_PER_ADVANCE as u64 * u64::from(self.meter.step_jobs());
+        self.chores.next(STEPS_PER_ADVANCE).map(jobs_of).sum::<u64>().min(most)
     }
 
     /// Does one slice of the chore that has waited longest, and does not rest.

@@ -6,12 +6,11 @@ use std::{io, mem};
 
 use super::{IoThread, Waiting};
 use crate::net::connection::{Connection, Held};
-use crate::net::limits::Slot;
 
 /// Memory of a connection besides its buffers and its session in the broker. This is the connection
-/// itself, its slot with the counts of references, its dialect, and its entries in the thread's tables.
+/// itself, its dialect, and its entries in the thread's tables.
 /// 180 bytes is for a session of beanstalkd's protocol; those of the others take a little more.
-const CONNECTION_BYTES: u64 = (size_of::<Connection>() + size_of::<Slot>() + 16) as u64 + 180;
+const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 180;
 /// Above a limit, the threads close connections until the sum is below this part of the limit. If
 /// they stopped at the limit itself, the next bytes would exceed it again.
 const KEPT_SHARE: (u64, u64) = (7, 8);

@@ -21,7 +21,7 @@ use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 use crate::config::{Config, Tls};
 use crate::net::connection::{Connection, Held};
-use crate::net::limits::LiveLimits;
+use crate::net::limits::{Admission, LiveLimits};
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
 use crate::process::clock::Clock;
@@ -90,7 +90,8 @@ impl Rounds {
         let open = self.open.clone();
         let slot = self.thread.shared.limits.admit(Peer::Local, Protocol::Beanstalk).unwrap();
         let (socket, listener) = (socket.into(), self.listener.clone());
-        self.inbox.arrive(Arrival { socket, slot, listener, open, tls });
+        let admission = Admission::Own(slot);
+        self.inbox.arrive(Arrival { socket, admission, listener, open, tls });
         self.round();
         client
     }
