@@ -78,17 +78,17 @@ fn buried_jobs_are_kicked_and_delayed_ones_stay() {
 fn the_name_of_a_queue_forges_no_line_of_the_record() {
     let world = World::open();
     let long = "n".repeat(8_000);
-    let detail_of = |queue: &str| {
+    let detail_of = |queue: &str, asked: &Value| {
         put_many(&world, queue.as_bytes(), 1, NewJob::default());
-        let asked = json!({ "kind": "clear", "queue": queue, "confirm": queue });
-        ended(&world, start(&world, &asked));
+        ended(&world, start(&world, asked));
         world.get("/audit")["items"][0]["detail"].as_str().unwrap().to_owned()
     };
-    let detail = detail_of("mail\nERROR forged\u{2028}");
+    let queue = "mail\nERROR forged\u{2028}";
+    let detail = detail_of(queue, &json!({ "kind": "clear", "queue": queue, "confirm": queue }));
     assert_eq!(detail, "operation 1: clear 1 jobs (all) of mail ERROR forged ");
-    let detail = detail_of(&long);
-    assert!(detail.starts_with("operation 2: clear 1 jobs (all) of nnn"), "{detail}");
-    assert_eq!(detail.len(), 500);
+    // A long name hides nothing behind it.
+    let detail = detail_of(&long, &json!({ "kind": "move", "queue": long, "to": "mail" }));
+    assert_eq!(detail, format!("operation 2: move 1 jobs (all) of {} to mail", &long[..200]));
 }
 
 #[test]
