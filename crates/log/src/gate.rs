@@ -34,11 +34,13 @@ impl Log {
 
     /// Changes the value of a fact that is the last entry of its part. So an owner can cut a part first,
     /// and compute the value later without its lock. `end` is the part's end, a result of
-    /// [`Log::cut`]. The new value must be as long as the old one.
+    /// [`Log::cut`]. If several parts wait for their values of a key, the values that they have until then
+    /// must differ: the log finds out by its old value whether the newest value is that of this part.
     ///
     /// # Panics
     ///
-    /// The gate was open for the part, or the last entry of the part is another one.
+    /// The gate was open for the part, the last entry of the part is another one, or its value is not as
+    /// long as the new one.
     pub fn amend_fact(&self, end: Position, key: &[u8], value: &[u8]) {
         self.open_batch().amend_fact(end, key, value);
     }

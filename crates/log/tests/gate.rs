@@ -248,6 +248,18 @@ fn a_log_with_a_gate_is_not_closed() {
 }
 
 #[test]
+#[should_panic(expected = "the values are equally long")]
+fn a_fact_behind_the_gate_keeps_its_length() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let (log, _) = open(&disk);
+    log.set_gate(Some(log.cut()));
+    log.fact(NOW, b"place", b"?1");
+    let end = log.cut();
+    // Padded, entries with these values have the same size.
+    log.amend_fact(end, b"place", b"P12");
+}
+
+#[test]
 fn a_fact_behind_the_gate_can_still_change() {
     let disk = FaultDisk::new(1, 64 << 20);
     let (log, _) = open(&disk);

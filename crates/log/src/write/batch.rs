@@ -10,7 +10,7 @@ use crate::format::entry::{
     ENTRY_HEAD_BYTES, EntryKind, META_BYTES, SHARED_FINISH_BYTES_MAX, begin_entry, extend_finish,
     finish_entry, write_slots,
 };
-use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
+use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, get_u32, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
 use crate::settings::{BACKLOG_BYTES, COPIES_BYTES_MAX, OPEN_BATCH_BYTES_MAX, SHARED_BYTES_MIN};
 use crate::types::{BodyRef, Position, QueueRef, Slot};
@@ -435,9 +435,12 @@ impl Open {
         let part = part.expect("the gate keeps the part");
         let entry_at = part.bytes.len() - fact_entry_bytes(key, value) as usize;
         let value_at = entry_at + ENTRY_HEAD_BYTES + 4 + key.len();
+        let (len, kind) = (get_u32(&part.bytes, entry_at + 4), part.bytes[entry_at + 8]);
+        assert_eq!(kind, EntryKind::Fact as u8, "the last entry is a fact");
+        assert_eq!(len as usize, value_at - entry_at + value.len(), "the values are equally long");
         assert_eq!(part.bytes[value_at - key.len()..value_at], *key, "the entry has this key");
         let old = &mut part.bytes[value_at..value_at + value.len()];
-        // A later part can have a newer value.
+        // A later part can have a newer value. The caller gives each part another one.
         if let Some(place) = self.facts.get_mut(key)
             && *place.value == *old
         {
