@@ -422,6 +422,25 @@ fn unreadable_bytes_are_reported_wherever_they_are() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_opened_again_ends_a_salvage() {
+    let disk = old().disk;
+    disk.flip_bit(&Old::name(1), (HEADER_BYTES + 5000) * 8);
+    // Only `opens` files can be opened. The salvage opens each segment several times.
+    let salvaged = |opens| {
+        let disk = disk.fork();
+        disk.limit_opens(opens);
+        let mut jobs = 0;
+        let salvage = salvage(&disk, &mut |_| jobs += 1);
+        salvage.map(|salvage| (salvage, jobs))
+    };
+    let (whole, jobs) = salvaged(1000).unwrap();
+    assert!(whole.refusal.is_some() && jobs > 100, "{whole:?}");
+    let enough = (0..1000).find(|&opens| salvaged(opens).is_ok()).unwrap();
+    assert!(enough > 10, "{enough} files were opened");
+    assert_eq!(salvaged(enough).unwrap().1, jobs, "no job is missing without a report");
+}
+
+#[test]
 fn stray_and_missing_files_are_summarised() {
     let old = old();
     for stray in ["0000100000.seg", "4000000000.seg"] {

@@ -89,12 +89,12 @@ pub(super) fn read(
     remains.find(disk)?;
     let numbers: Vec<u32> = remains.segments.keys().copied().collect();
     for &number in &numbers {
-        remains.gather(disk, number);
+        remains.gather(disk, number)?;
     }
     remains.note_missing();
     for &number in &numbers {
         if number >= remains.first {
-            remains.restore(disk, number, restore);
+            remains.restore(disk, number, restore)?;
         }
     }
     remains.restore_facts(restore);
@@ -259,20 +259,22 @@ impl Remains {
     }
 
     /// The bytes of a segment, and the end up to which they belong to the log. The file is open only here,
-    /// because a log can have more segments than a process can have open files.
-    fn pages(&self, disk: &dyn Disk, number: u32) -> (Pages, u64) {
+    /// because a log can have more segments than a process can have open files. If it cannot be opened
+    /// again, the salvage fails: otherwise its jobs would be missing without a report.
+    fn pages(&self, disk: &dyn Disk, number: u32) -> Result<(Pages, u64), OpenError> {
         let segment = &self.segments[&number];
-        let bytes = match disk.open(&segment_name(number)) {
-            Ok(file) => bytes_of(file.as_ref(), segment.len),
-            Err(_) => vec![0; segment.len as usize],
-        };
+        let name = segment_name(number);
+        let file = disk
+            .open(&name)
+            .map_err(|error| OpenError::from_io(&self.folder, format!("open {name}"), error))?;
+        let bytes = bytes_of(file.as_ref(), segment.len);
         let end = segment.end.min(bytes.len() as u64);
-        (Pages { number, salt: segment.salt, bytes }, end)
+        Ok((Pages { number, salt: segment.salt, bytes }, end))
     }
 
     /// First pass: reads a segment, and collects the entries that end or change slots.
-    fn gather(&mut self, disk: &dyn Disk, number: u32) {
-        let (pages, end) = self.pages(disk, number);
+    fn gather(&mut self, disk: &dyn Disk, number: u32) -> Result<(), OpenError> {
+        let (pages, end) = self.pages(disk, number)?;
         // The offset of the header of a broken group, while all entries of the group so far are
         // intact. If all its entries are intact, only the header is lost.
         let mut broken = None;
@@ -305,6 +307,7 @@ impl Remains {
             }
         });
         self.lose_header(number, broken);
+        Ok(())
     }
 
     /// Reports a group that begins at the end of the previous group, but does not follow it in the
@@ -393,8 +396,13 @@ impl Remains {
     }
 
     /// Second pass: restores all jobs of a segment that may be live.
-    fn restore(&mut self, disk: &dyn Disk, number: u32, restore: &mut dyn FnMut(Restored<'_>)) {
-        let (pages, end) = self.pages(disk, number);
+    fn restore(
+        &mut self,
+        disk: &dyn Disk,
+        number: u32,
+        restore: &mut dyn FnMut(Restored<'_>),
+    ) -> Result<(), OpenError> {
+        let (pages, end) = self.pages(disk, number)?;
         let mut ended = std::mem::take(&mut self.segments.get_mut(&number).expect("found").ended);
         ended.sort_unstable();
         ended.dedup();
@@ -440,6 +448,7 @@ impl Remains {
             }
         });
         self.salvage.report.segments += 1;
+        Ok(())
     }
 
     fn restore_job(
