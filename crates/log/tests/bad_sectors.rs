@@ -4,8 +4,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{World, recover, settings};
-use lineshaft_log::{BodyReader, FaultDisk, OpenError, Position, Sync};
+use lineshaft_log::{
+    BodyReader, FaultDisk, Meta, OpenError, Position, QueueRef, Restored, Sync, salvage,
+};
 
 const FIRST: &str = "0000000001.seg";
 /// A bad sector spoils its whole block.
@@ -117,6 +121,44 @@ fn a_start_is_refused_if_a_bad_sector_may_hide_a_group() {
         let found = recover(&disk, settings(Sync::Always), world.now_ms).unwrap().1;
         world.check(&found, end);
     }
+}
+
+#[test]
+fn a_write_that_meets_a_bad_sector_leads_to_refused_starts_and_the_log_can_be_repaired() {
+    let world = world();
+    let end = world.log.written();
+    let disk = &world.disk;
+    let bad = block_after(end);
+    disk.fail_sector(&name(end.segment()), bad);
+    // The header of the group is in the blocks before the bad one, and comes into the kernel's cache. The
+    // group ends in the bad block.
+    let body = vec![7; (bad + 1000 - end.offset()) as usize];
+    let queue = QueueRef { number: 0, name: b"a" };
+    let job =
+        Meta { id: 1000, priority: 0, ttr: 0, created_ms: 0, due_ms: 0, state: 0, options: b"" };
+    let (_, put) = world.log.put(world.now_ms, queue, &job, &body);
+    assert!(put.segment() == end.segment() && put.offset() < bad + BLOCK, "it ends in the block");
+    let failure = world.log.commit_step(world.now_ms).unwrap_err();
+    assert_eq!((failure.doing, failure.file), ("write", name(end.segment())));
+    for _ in 0..2 {
+        disk.restart();
+        let before = files(disk);
+        let refused = recover(disk, settings(Sync::Always), world.now_ms).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, OpenError::Io { .. }), "{refused}");
+        let message = format!("cannot read {} in ", name(end.segment()));
+        assert!(refused.to_string().starts_with(&message), "{refused}");
+        assert!(files(disk) == before, "a refused start changed files");
+    }
+    disk.restart();
+    let mut ids = BTreeSet::new();
+    let salvage = salvage(disk, &mut |restored| {
+        if let Restored::Job { meta, .. } = restored {
+            ids.insert(meta.id);
+        }
+    });
+    assert!(salvage.unwrap().refusal.is_some());
+    assert!(!world.state.jobs.is_empty() && !ids.contains(&1000));
+    assert!(world.state.jobs.keys().all(|id| ids.contains(id)), "what was acknowledged is there");
 }
 
 #[test]

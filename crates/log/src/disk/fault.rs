@@ -209,7 +209,8 @@ impl FaultDisk {
     }
 
     /// From now on, all reads of the sector at this offset of a file fail, and all writes of a part of its
-    /// block of 4096 bytes. A write of the whole block mends the sector.
+    /// block of 4096 bytes. Such a write writes what comes before the block. A write of the whole block
+    /// mends the sector.
     pub fn fail_sector(&self, name: &str, offset: u64) {
         let mut state = self.state();
         if let Some(&inode) = state.names.get(name) {
@@ -693,15 +694,17 @@ impl DiskFile for FaultFile {
         let mut state = self.state()?;
         let planned = state.call()?;
         let (start, end) = (offset as usize, offset as usize + bytes.len());
-        let is_in_the_way = |&(inode, sector): &(usize, usize)| {
+        let block_in_the_way = |&(inode, sector): &(usize, usize)| {
             let block = sector * SECTOR_BYTES / BLOCK_BYTES * BLOCK_BYTES;
             let block = block..block + BLOCK_BYTES;
             let is_touched = block.start < end && start < block.end;
-            inode == self.inode && is_touched && (block.start < start || end < block.end)
+            let is_in_part = block.start < start || end < block.end;
+            (inode == self.inode && is_touched && is_in_part).then_some(block.start)
         };
-        if state.bad_sectors.iter().any(is_in_the_way) {
-            return Err(eio());
-        }
+        // The kernel copies block by block, until it must read a bad block.
+        let in_the_way = state.bad_sectors.iter().filter_map(block_in_the_way).min();
+        let end = in_the_way.map_or(end, |block| block.max(start));
+        let bytes = &bytes[..end - start];
         state.bad_sectors.retain(|&(inode, sector)| {
             let at = sector * SECTOR_BYTES;
             inode != self.inode || at < start || end <= at
@@ -723,8 +726,8 @@ impl DiskFile for FaultFile {
         inode.live[start..start + written].copy_from_slice(&bytes[..written]);
         inode.touch(start, start + written);
         match planned {
-            None => Ok(()),
-            Some(Planned::Fail) => Err(eio()),
+            None if in_the_way.is_none() => Ok(()),
+            None | Some(Planned::Fail) => Err(eio()),
             Some(Planned::Crash) => {
                 state.powered = false;
                 Err(power_is_off())
