@@ -91,9 +91,7 @@ impl Log {
         replay.read(on_progress)?;
         let now_ms = begin(replay.begin());
         let live = replay.restore(restore, on_progress)?;
-        let mut report = replay.report();
-        report.cut_bytes = tail.cut_bytes;
-        report.cut_groups = tail.cut_groups;
+        let report = replay.report();
 
         let last = &folder.segments[&tail.last];
         let header = last.header()?;
@@ -172,8 +170,8 @@ fn prepared_bytes(
 
 /// Makes the end of the log durable. The bytes after the durable position may be only in the
 /// kernel's cache. If an earlier process failed to sync these bytes, the kernel treats them as
-/// written, so a sync alone would not help. So recovery writes these bytes again, and syncs them. It also
-/// writes zeros to the bad blocks after the end: the log could not write a part of such a block.
+/// written, so a sync alone would not help. So recovery writes these bytes again, and syncs them. Before
+/// that, it writes zeros to the bad blocks, because a part of such a block cannot be written.
 fn secure_tail(file: &dyn DiskFile, tail: &Tail) -> Result<(), Failure> {
     let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
     let end = tail.end.offset();
@@ -182,11 +180,11 @@ fn secure_tail(file: &dyn DiskFile, tail: &Tail) -> Result<(), Failure> {
         let written = file.write_at(bytes, offset);
         written.map_err(|error| Failure::new("write", &name, error))
     };
-    if start < end {
-        write(&tail.bytes[start as usize..end as usize], start)?;
-    }
     for &block in &tail.bad_blocks {
         write(&[0; BLOCK_BYTES as usize], block)?;
+    }
+    if start < end {
+        write(&tail.bytes[start as usize..end as usize], start)?;
     }
     file.sync_data().map_err(|error| Failure::new("sync", &name, error))
 }

@@ -137,7 +137,7 @@ fn read_whole(
         Ok(())
     };
     replay.restore::<OpenError>(&mut restore, &mut |_| ())?;
-    Ok(RecoveryReport { cut_bytes: tail.cut_bytes, cut_groups: tail.cut_groups, ..replay.report() })
+    Ok(replay.report())
 }
 
 /// The size of the log's usual segments: the minimum, because a segment for one big entry is

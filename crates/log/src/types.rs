@@ -161,6 +161,8 @@ pub struct RecoveryReport {
     pub cut_bytes: u64,
     /// The number of intact groups in the bytes that were cut off.
     pub cut_groups: u64,
+    /// The number of blocks of 4096 bytes that could not be read, although a start does not need them.
+    pub unreadable_blocks: u64,
 }
 
 /// The result of a [`crate::Log::commit_step`].

@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{World, recover, settings};
+use common::{Job, World, recover, settings};
 use lineshaft_log::{
     BodyReader, FaultDisk, Meta, OpenError, Position, QueueRef, Restored, Sync, salvage,
 };
@@ -44,6 +44,12 @@ fn fail_sector(disk: &FaultDisk, number: u32, offset: u64) {
     assert!(offset < bytes.len() as u64, "the sector is in the file");
     disk.fail_sector(&name(number), offset);
     disk.restart();
+}
+
+/// The number of blocks that a start reports. The start is made on a copy of the disk.
+fn unreadable_blocks(world: &World) -> u64 {
+    let opened = recover(&world.disk.fork(), settings(Sync::Always), world.now_ms);
+    opened.unwrap().1.report.unreadable_blocks
 }
 
 fn files(disk: &FaultDisk) -> Vec<(String, Option<Vec<u8>>)> {
@@ -89,11 +95,44 @@ fn bad_sectors_after_the_end_of_the_log_stop_no_start() {
 }
 
 #[test]
+fn a_bad_block_of_zeros_before_the_end_of_the_log_is_written_again() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let start = || recover(&disk, settings(Sync::Always), 1000).unwrap();
+    let (log, found) = start();
+    let job = Job {
+        queue: b"mails".to_vec(),
+        priority: 1,
+        due_ms: 0,
+        state: 1,
+        options: Vec::new(),
+        body: vec![0; 3 * BLOCK as usize],
+    };
+    let id = found.report.next_id;
+    let queue = QueueRef { number: 0, name: &job.queue };
+    let (_, end) = log.put(1000, queue, &job.meta(id), &job.body);
+    log.commit_step(1000).unwrap();
+    // The log says that it is durable beyond the block. So a start does not write it again for the sync.
+    log.close(2000, id + 1).unwrap();
+    drop(log);
+    // A whole block of the body, before the padding.
+    let bad = (end.offset() - 8) / BLOCK * BLOCK - BLOCK;
+    fail_sector(&disk, end.segment(), bad + 600);
+    for unreadable in [1, 0] {
+        let (log, found) = start();
+        assert_eq!(found.state.jobs.get(&id), Some(&job));
+        assert_eq!(found.report.unreadable_blocks, unreadable);
+        drop(log);
+        disk.restart();
+    }
+}
+
+#[test]
 fn a_prepared_segment_with_bad_sectors_is_not_used() {
     for blocks in [2, 7] {
         let mut world = world();
         let end = world.log.written();
         fail_sector(&world.disk, end.segment() + 1, blocks * BLOCK);
+        assert_eq!(unreadable_blocks(&world), 1);
         world.reopen(end).unwrap();
         world.work_up_to(end.segment() + 5);
         let end = world.log.written();
@@ -173,6 +212,7 @@ fn a_file_that_the_log_does_not_need_may_be_unreadable() {
     assert!(world.log.usage().first_segment > 1 && names.contains(&FIRST.to_owned()));
     world.disk.fail_sector(spare, 0);
     fail_sector(&world.disk, 1, 0);
+    assert_eq!(unreadable_blocks(&world), 1, "only the spare may belong to somebody else");
     world.reopen(end).unwrap();
     world.work_up_to(end.segment() + 5);
     let names = world.disk.names();

@@ -220,6 +220,7 @@ fn value_of(salvage: &Salvage, folder: &Path, copy: Option<&Path>) -> Value {
         "facts": report.facts,
         "cut_bytes": report.cut_bytes,
         "cut_groups": report.cut_groups,
+        "unreadable_blocks": report.unreadable_blocks,
         "losses": losses.collect::<Vec<Value>>(),
         "doubtful_jobs": doubtful_jobs,
         "unnamed_jobs": unnamed_jobs,
@@ -248,6 +249,10 @@ fn print_salvage(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Resu
             out,
             "  at the end {bytes} with {groups} not known to be durable: a start cuts them off"
         )?;
+    }
+    if report.unreadable_blocks > 0 {
+        let blocks = counted(report.unreadable_blocks, "unreadable block");
+        writeln!(out, "  {blocks} that a start does not need: check the disk")?;
     }
     if refusal.is_none() {
         return Ok(());

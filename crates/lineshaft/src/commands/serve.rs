@@ -119,6 +119,14 @@ pub(crate) fn announce(started: &Started<'_>) {
             "cut off a torn write at the end of the log; it held nothing acknowledged"
         );
     }
+    if let Some(report) = recovery
+        && report.unreadable_blocks > 0
+    {
+        tracing::warn!(
+            blocks = report.unreadable_blocks,
+            "the disk cannot read parts of the log's files; the start did not need them"
+        );
+    }
     if config.messages.format == MessageFormat::Json {
         let [beanstalk, gearman, gearman_http, kestrel, kestrel_text, kestrel_thrift, admin, http] =
             Protocol::ALL.map(addresses);

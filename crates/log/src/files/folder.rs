@@ -48,14 +48,15 @@ impl BadBlocks {
         Ok(())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.starts.is_empty()
+    pub(crate) fn count(&self) -> u64 {
+        self.starts.len() as u64
     }
 
-    /// The offsets of the bad blocks after `end`, where the intact groups of the file end. `rest` has the
-    /// bytes from there on. Fails if a bad block hides whether a group begins there, or if one does: this
-    /// group may have been acknowledged. Otherwise nothing after `end` was.
-    pub(crate) fn after(self, end: Position, rest: &[u8]) -> Result<Vec<u64>, OpenError> {
+    /// The offsets of the bad blocks that a start can replace by zeros. The intact groups of the file end at
+    /// `end`, and `rest` has the bytes from there on. A bad block before `end` had zeros: otherwise the
+    /// checksum of its group would be wrong. Fails if a bad block hides whether a group begins at `end`, or if
+    /// one does: this group may have been acknowledged. Otherwise nothing after `end` was.
+    pub(crate) fn replaceable(self, end: Position, rest: &[u8]) -> Result<Vec<u64>, OpenError> {
         let header = end.offset()..end.offset() + GROUP_HEADER_BYTES as u64;
         let is_hidden = self
             .starts
@@ -64,7 +65,8 @@ impl BadBlocks {
         let begins = GroupHeader::peek(rest).is_some_and(|group| group.position == end);
         match self.error {
             Some(error) if is_hidden || begins => Err(error),
-            _ => Ok(self.starts.into_iter().filter(|&start| start >= end.offset()).collect()),
+            // The block with the header of the file was read before.
+            _ => Ok(self.starts.into_iter().filter(|&start| start >= HEADER_BYTES).collect()),
         }
     }
 }

@@ -180,13 +180,17 @@ impl<'a> Replay<'a> {
         self.segments.last().map_or(0, |segment| segment.names.len() as u32)
     }
 
-    /// The report of the recovery. The caller must add the numbers of bytes and groups that were
-    /// cut off.
+    /// The report of the recovery.
     pub(crate) fn report(&self) -> RecoveryReport {
+        let files = self.folder.segments.values();
+        let headers = files.filter(|found| found.has_unreadable_header()).count() as u64;
         RecoveryReport {
             next_id: self.next_id(),
             last_time_ms: self.time_ms,
             segments: self.segments.len() as u64,
+            cut_bytes: self.tail.cut_bytes,
+            cut_groups: self.tail.cut_groups,
+            unreadable_blocks: self.tail.unreadable_blocks + headers,
             ..self.report.clone()
         }
     }

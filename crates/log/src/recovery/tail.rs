@@ -30,8 +30,10 @@ pub(crate) struct Tail {
     time_ms: u64,
     pub(crate) cut_bytes: u64,
     pub(crate) cut_groups: u64,
-    /// The blocks of the last segment that cannot be read: their offsets, all after the end of the log.
+    /// The offsets of the blocks of the last segment that cannot be read. A start writes zeros to them.
     pub(crate) bad_blocks: Vec<u64>,
+    /// The number of these blocks and of those in prepared segments.
+    pub(crate) unreadable_blocks: u64,
     /// The prepared segments with blocks that cannot be read.
     pub(crate) spoiled: Vec<u32>,
 }
@@ -67,7 +69,8 @@ impl Tail {
         tail.previous_crc = previous.crc;
         tail.time_ms = previous.time_ms;
         tail.first = first;
-        tail.bad_blocks = bad.after(tail.end, rest_from(&bytes, tail.end.offset()))?;
+        tail.bad_blocks = bad.replaceable(tail.end, rest_from(&bytes, tail.end.offset()))?;
+        tail.unreadable_blocks = tail.bad_blocks.len() as u64;
         tail.look_beyond(&bytes, used, salt);
         bytes.truncate(tail.end.offset() as usize);
         bytes.shrink_to_fit();
@@ -126,7 +129,8 @@ impl Tail {
             offset += places.next_multiple_of(8) as u64;
         }
         self.cut_bytes += end - HEADER_BYTES;
-        if !bad.is_empty() {
+        if bad.count() > 0 {
+            self.unreadable_blocks += bad.count();
             self.spoiled.push(prepared.number);
         }
         prepared.close();
@@ -193,7 +197,8 @@ fn last_segment<'a>(
         if group_at(&bytes, header.salt, found.number, HEADER_BYTES).is_some() {
             return Ok((found, bytes, used, bad));
         }
-        bad.after(Position::new(found.number, HEADER_BYTES), rest_from(&bytes, HEADER_BYTES))?;
+        let start = Position::new(found.number, HEADER_BYTES);
+        bad.replaceable(start, rest_from(&bytes, HEADER_BYTES))?;
     }
     // Without damage, one of these segments has an intact first group. Segment 1 gets its number
     // only when its first group is durable. A file gets a higher number N only when segment N - 2
