@@ -150,6 +150,31 @@ fn a_start_waits_for_few_of_the_files_that_were_held() {
 }
 
 #[test]
+fn a_start_on_a_full_disk_frees_files_until_this_gives_room() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    world.work_up_to(4);
+    let held = Held::all(&world);
+    work(&mut world, 2000);
+    let end = world.log.written();
+    let disk = world.disk.clone();
+    disk.restart();
+    drop(held);
+    // A backup has the oldest files, so they give no room. Another program uses the room of the reserve.
+    let names = disk.names();
+    for name in names.iter().filter(|name| name.ends_with("seg")).take(8) {
+        disk.link(name, &format!("backup-{name}"));
+    }
+    for name in names.iter().filter(|name| name.contains('-')) {
+        disk.remove_file(name);
+    }
+    disk.set_capacity(disk.used());
+    world.reopen(end).unwrap();
+    let ahead = world.log.usage().ahead_bytes;
+    assert!(ahead >= 2 * SEGMENT, "only {ahead} bytes are in reserve");
+}
+
+#[test]
 fn a_full_disk_has_room_again_when_the_hold_ends() {
     let disk = FaultDisk::new(3, 8 << 20);
     let mut world = World::new(3, disk, settings(Sync::Always)).unwrap();

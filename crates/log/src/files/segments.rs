@@ -40,9 +40,11 @@ const GENTLE_FREE: u64 = THOUSAND / 4;
 /// thousandths. A fill that begins that late need not hurry.
 const LATE_BEGIN: u64 = THOUSAND / 32;
 
-/// A start frees this many of the files that the log has given up. On a full disk, the log needs three
-/// segments in reserve at once.
+/// A start frees this many of the files that the log has given up, and on a full disk more: a file that is
+/// also part of a backup gives no room.
 const VOID_FREED_AT_ONCE: usize = 4;
+/// A log on a full disk needs this many segments in reserve.
+const AHEAD_AT_ONCE: u64 = 3;
 
 pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:010}.seg")
@@ -662,7 +664,9 @@ impl Segments {
             self.discard_one(&mut state, number)?;
         }
         for (index, (number, size)) in void.into_iter().enumerate() {
-            if index < VOID_FREED_AT_ONCE {
+            let missing = (AHEAD_AT_ONCE * self.segment_bytes).saturating_sub(ahead_of(&state));
+            let lacks_room = missing > 0 && !self.has_room_for(missing);
+            if index < VOID_FREED_AT_ONCE || lacks_room {
                 self.discard_one(&mut state, number)?;
             } else {
                 self.numbered.add_void(number, size, trim);
@@ -675,7 +679,7 @@ impl Segments {
 
     fn discard_one(&self, state: &mut State, number: u32) -> Result<(), Failure> {
         self.remove_index(number);
-        let enough = ahead_of(state) >= 3 * self.segment_bytes;
+        let enough = ahead_of(state) >= AHEAD_AT_ONCE * self.segment_bytes;
         let name = segment_name(number);
         let looks = self.disk.look_at(&name);
         let looks = looks.map_err(|error| Failure::new("look at", &name, error))?;
