@@ -252,6 +252,7 @@ impl Broker {
             start.now.0
         };
         let mut restore = |restored: Restored<'_>| core.borrow_mut().restore(restored);
+        let mut check = |next_id| core.borrow_mut().check_restored(next_id);
         let on_progress = options.on_progress;
         let mut progress = |progress: RecoveryProgress| {
             if let Some(on_progress) = &on_progress {
@@ -263,14 +264,14 @@ impl Broker {
             log,
             &mut begin,
             &mut restore,
+            &mut check,
             &mut progress,
         )?;
         let mut core = core.into_inner();
-        core.engine.raise_numbers(report.next_id)?;
         core.bodies.set_start_rules(None);
         core.cold.set_start_rules(None);
         let log = Arc::new(log);
-        let stream = core.open_journal(&log)?;
+        let stream = core.open_journal(&log);
         let broker = Self::with(core, (Some(log), stream), options.clock, stopped_ms);
         if let Some(clock) = &broker.shared.clock {
             broker.set_clock_step();

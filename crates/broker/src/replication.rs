@@ -71,6 +71,8 @@ pub(crate) struct RestoredState {
     /// The folder becomes the origin of the cluster.
     is_founded: bool,
     state: StateHash,
+    /// Where the node continues. It is known when everything is restored.
+    at: At,
 }
 
 impl RestoredState {
@@ -129,31 +131,34 @@ impl RestoredState {
 }
 
 impl Core {
-    /// Ends a start: from now on, changes go to the log, or also to the stream of the cluster.
-    pub(crate) fn open_journal(
-        &mut self,
-        log: &Arc<Log>,
-    ) -> Result<Option<Arc<Stream>>, BrokerError> {
-        let Some(mut restored) = self.restored.take() else {
-            if !log.facts_with(meta::CLUSTER_KEY).is_empty() {
-                return Err(ClusterError::Member.into());
-            }
-            self.ledger.set_log(log.clone());
-            self.log_wall_clock();
-            return Ok(None);
-        };
+    /// Checks whether this server may use what it has restored. The start has changed no file yet. `next_id`
+    /// is the lowest id above all ids that the log has used.
+    pub(crate) fn check_restored(&mut self, next_id: u64) -> Result<(), BrokerError> {
+        self.engine.raise_numbers(next_id)?;
+        let Some(restored) = &mut self.restored else { return Ok(()) };
         let has_jobs = self.ledger.locations.count() > 0 || self.engine.cold_jobs() > 0;
         let at = restored.place(has_jobs, self.engine.next_number())?;
-        let has_place = restored.place.is_some() || restored.is_founded;
+        restored.at = at;
         restored.state.set(at.state, at.jobs);
         // The hashes of cold jobs are not known.
         if self.engine.cold_jobs() == 0 && !restored.state.is_complete() {
             return Err(ClusterError::Incomplete.into());
         }
-        let stream = Stream::new(log.clone(), restored.lineage, (at, has_place), restored.state);
-        let stream = Arc::new(stream);
+        Ok(())
+    }
+
+    /// Ends a start: from now on, changes go to the log, or also to the stream of the cluster.
+    pub(crate) fn open_journal(&mut self, log: &Arc<Log>) -> Option<Arc<Stream>> {
+        let Some(restored) = self.restored.take() else {
+            self.ledger.set_log(log.clone());
+            self.log_wall_clock();
+            return None;
+        };
+        let has_place = restored.place.is_some() || restored.is_founded;
+        let at = (restored.at, has_place);
+        let stream = Arc::new(Stream::new(log.clone(), restored.lineage, at, restored.state));
         self.ledger.set_stream(stream.clone());
-        Ok(Some(stream))
+        Some(stream)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::journal::Mark;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
+use crate::replication::ClusterError;
 
 impl Core {
     pub(crate) fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
@@ -64,10 +65,13 @@ impl Core {
         Ok(())
     }
 
-    /// Restores one fact from the log. Ignores facts of newer versions.
+    /// Restores one fact from the log. Ignores facts of newer versions. Fails for the place of a
+    /// cluster's node if this server is alone.
     fn restore_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), BrokerError> {
         if let Some(restored) = &mut self.restored {
             restored.note_fact(key, value);
+        } else if key == meta::CLUSTER_KEY {
+            return Err(ClusterError::Member.into());
         }
         if let Some((name, facts)) = meta::read_queue_fact(key, value) {
             self.engine.restore_queue(name, facts)?;

@@ -282,6 +282,30 @@ fn a_folder_becomes_the_origin_of_one_cluster() {
 }
 
 #[test]
+fn a_start_that_the_cluster_refuses_changes_no_file() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    import(&disk).expect("the disk works");
+    disk.restart();
+    let files = || disk.names().iter().map(|name| disk.bytes(name)).collect::<Vec<_>>();
+    let refused = |cluster| {
+        let before = files();
+        let options = Options::without_threads(Arc::new(disk.clone()), settings());
+        let opened = Broker::open(Options { cluster, ..options }, WALL);
+        assert!(files() == before, "the start changed a file");
+        disk.restart();
+        let Err(BrokerError::Cluster(error)) = opened else { panic!("{opened:?}") };
+        error
+    };
+    let lineage = Lineage([7; 16]);
+    assert_eq!(refused(Some(lineage)), ClusterError::NotAMember);
+    let origin = offline::make_origin(Arc::new(disk.clone()), settings(), lineage);
+    origin.expect("the disk works");
+    disk.restart();
+    assert_eq!(refused(None), ClusterError::Member);
+    assert_eq!(refused(Some(Lineage([8; 16]))), ClusterError::OtherLineage);
+}
+
+#[test]
 fn an_empty_folder_can_be_an_origin() {
     let disk = FaultDisk::new(1, 64 << 20);
     let lineage = Lineage([7; 16]);
@@ -338,7 +362,14 @@ fn a_folder_that_lost_jobs_is_not_right() {
     let shared = Arc::new(disk.clone());
     let mut no_facts = |_: log::Begin<'_>| 0;
     let mut restore = |_: log::Restored<'_>| Ok::<(), log::OpenError>(());
-    let opened = log::Log::open_at(shared, settings(), &mut no_facts, &mut restore, &mut |_| ());
+    let opened = log::Log::open_at(
+        shared,
+        settings(),
+        &mut no_facts,
+        &mut restore,
+        &mut |_| Ok(()),
+        &mut |_| (),
+    );
     let (log, _) = opened.expect("it opens");
     let queue = log::QueueRef { number: 0, name: b"mail" };
     let meta = log::Meta {

@@ -4,7 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
-/// Why a log could not be opened. The log's files were changed only in the case of `Failed`.
+/// Why a log could not be opened. The log's files were changed only in the case of `Failed`, or if a copy
+/// of another log was adopted before.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process holds the folder's lock.

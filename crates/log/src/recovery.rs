@@ -30,13 +30,16 @@ use crate::index::step::Indexes;
 use crate::liveness::Liveness;
 use crate::log::Log;
 use crate::recovery::replay::indexed::UsedIndexes;
-use crate::recovery::replay::{Begin, Replay};
+use crate::recovery::replay::{Begin, Facts, Replay};
 use crate::recovery::restored::Restored;
 use crate::recovery::tail::Tail;
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
 use crate::types::{Position, RecoveryProgress, RecoveryReport};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
+
+/// The lowest id of a job.
+const FIRST_ID: u64 = 1;
 
 /// Where the log continues.
 struct End {
@@ -59,20 +62,31 @@ impl Log {
             Ok(())
         };
         let mut begin = |_: Begin<'_>| now_ms;
-        Self::open_at::<OpenError>(disk, settings, &mut begin, &mut restore, &mut |_| ())
+        let mut check = |_| Ok(());
+        Self::open_at::<OpenError>(
+            disk,
+            settings,
+            &mut begin,
+            &mut restore,
+            &mut check,
+            &mut |_| (),
+        )
     }
 
     /// Locks the folder, and recovers the log in it. If the folder has no log, creates an empty
     /// one. If the copy of another log has arrived in the folder, adopts this copy first. Calls
     /// `begin` once to get the time. Then calls `restore` once per live job, and once per fact. With
     /// [`Settings::classify`], it can also be called for blocks of jobs. The jobs come in the order
-    /// of their segments. If `restore` fails, changes no file of the log, and returns the error. Calls
-    /// `on_progress` whenever it has read a segment. The returned log is ready for appends.
+    /// of their segments. After that, calls `check` once with the lowest id above all ids that may have
+    /// been used. If `restore` or `check` fails, returns the error, and has changed no file since it
+    /// adopted the copy. Calls `on_progress` whenever it has read a segment. The returned log is ready
+    /// for appends.
     pub fn open_at<E: From<OpenError>>(
         disk: Arc<dyn Disk>,
         settings: Settings,
         begin: &mut dyn FnMut(Begin<'_>) -> u64,
         restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
+        check: &mut dyn FnMut(u64) -> Result<(), E>,
         on_progress: &mut dyn FnMut(RecoveryProgress),
     ) -> Result<(Log, RecoveryReport), E> {
         lock(disk.as_ref())?;
@@ -83,7 +97,9 @@ impl Log {
         let segment_bytes = settings.segment_bytes_on(space.capacity);
         let folder = Folder::read(disk.as_ref())?;
         let Some(tail) = find_tail(disk.as_ref(), &folder)? else {
-            return Ok(create(Arc::clone(&disk), &settings, segment_bytes, begin, &folder)?);
+            let now_ms = begin(Begin { last_time_ms: 0, facts: &Facts::new() });
+            check(FIRST_ID)?;
+            return Ok(create(Arc::clone(&disk), &settings, segment_bytes, now_ms, &folder)?);
         };
         let used_indexes =
             settings.classify.map(|classify| UsedIndexes { disk: Arc::clone(&disk), classify });
@@ -91,6 +107,7 @@ impl Log {
         replay.read(on_progress)?;
         let now_ms = begin(replay.begin());
         let live = replay.restore(restore, on_progress)?;
+        check(replay.next_id())?;
         let report = replay.report();
 
         let last = &folder.segments[&tail.last];
@@ -218,7 +235,7 @@ fn create(
     disk: Arc<dyn Disk>,
     settings: &Settings,
     segment_bytes: u64,
-    begin: &mut dyn FnMut(Begin<'_>) -> u64,
+    now_ms: u64,
     folder: &Folder,
 ) -> Result<(Log, RecoveryReport), OpenError> {
     let name = disk.folder();
@@ -243,9 +260,8 @@ fn create(
     live.push_segment();
     let tail = Tail::empty();
     let replay = Replay::new(folder, &tail, None);
-    let now_ms = begin(replay.begin());
     let log = start(settings, segments, end, live, &replay, now_ms)?;
-    Ok((log, RecoveryReport { next_id: 1, ..RecoveryReport::default() }))
+    Ok((log, RecoveryReport { next_id: FIRST_ID, ..RecoveryReport::default() }))
 }
 
 /// Makes the log ready for appends. Writes and syncs a first group, which reserves ids.

@@ -234,7 +234,14 @@ fn a_start_reports_how_much_it_has_read() {
     let settings = settings(Sync::Always);
     let mut note = |progress| reports.push(progress);
     let mut restore = |_: Restored<'_>| Ok(());
-    let opened = Log::open_at::<OpenError>(disk, settings, &mut |_| 1, &mut restore, &mut note);
+    let opened = Log::open_at::<OpenError>(
+        disk,
+        settings,
+        &mut |_| 1,
+        &mut restore,
+        &mut |_| Ok(()),
+        &mut note,
+    );
     let (_, report) = opened.unwrap();
     assert_eq!(reports.len() as u64, 2 * report.segments, "each segment is read twice");
     assert!(reports.is_sorted_by_key(|progress| progress.read_bytes));

@@ -587,9 +587,12 @@ fn a_folder_that_lacks_a_job_is_refused() {
         log.commit_step(START.0).expect("the disk works");
     }
     disk.crash();
+    let files = || disk.names().iter().map(|name| disk.bytes(name)).collect::<Vec<_>>();
+    let before = files();
     let refused = Broker::open(cluster_options(&disk), START).err();
     let is_incomplete = matches!(refused, Some(BrokerError::Cluster(ClusterError::Incomplete)));
     assert!(is_incomplete, "{refused:?}");
+    assert!(files() == before, "the refused start changed a file");
 }
 
 #[test]

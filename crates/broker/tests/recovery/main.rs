@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lineshaft_broker::{Broker, BrokerError, ClusterError, Millis, Options};
-use log::{Log, OpenError, Settings};
+use log::{FaultDisk, Log, OpenError, Settings};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use replica::Lineage;
@@ -129,15 +129,31 @@ fn a_folder_with_an_option_of_a_newer_version_is_refused_and_not_changed() {
     job.extend_from_slice(&[1 << 7, 1 << 7]);
     let name = entry(2, 0, &[0, 0, 0, 0, b'a']);
     let disk = folder::write(&[vec![1], opening(), name, entry(3, 1, &job)].concat());
-    let before = files(&disk);
-    for _ in 0..2 {
+    let error = refused_twice(&disk);
+    assert!(matches!(error, BrokerError::Meta(_)), "{error:?}");
+}
+
+#[test]
+fn a_folder_with_an_id_that_no_job_can_have_is_refused_and_not_changed() {
+    let limit = entry(10, 0, &(1_u64 << 60).to_le_bytes());
+    let disk = folder::write(&[vec![1], opening(), limit].concat());
+    let error = refused_twice(&disk);
+    assert!(matches!(error, BrokerError::Restore(_)), "{error:?}");
+}
+
+/// Opens a folder twice that the broker refuses. Checks that this changes no file.
+fn refused_twice(disk: &FaultDisk) -> BrokerError {
+    let before = files(disk);
+    let open = || {
         let settings = Settings { segment_bytes: 64 << 10, ..Settings::default() };
         let options = Options::without_threads(Arc::new(disk.clone()), settings);
         let refused = Broker::open(options, Millis(1_700_000_100_000)).map(|_| ());
-        assert!(matches!(refused, Err(BrokerError::Meta(_))), "{refused:?}");
-        assert!(files(&disk) == before, "the start changed a file");
+        assert!(files(disk) == before, "the start changed a file");
         disk.restart();
-    }
+        refused.expect_err("the folder is refused")
+    };
+    open();
+    open()
 }
 
 #[test]

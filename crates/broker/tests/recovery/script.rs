@@ -104,7 +104,7 @@ fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report
     let disk = untouched.fork();
     let (broker, _) = match open_broker(&disk) {
         Ok(opened) => opened,
-        Err(error @ BrokerError::Meta(_)) => {
+        Err(error @ (BrokerError::Meta(_) | BrokerError::Restore(_) | BrokerError::Cluster(_))) => {
             assert_eq!(
                 files(untouched),
                 files(&disk),
@@ -112,8 +112,6 @@ fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report
             );
             return;
         }
-        // The broker finds some of these contradictions only after the log was opened.
-        Err(BrokerError::Restore(_) | BrokerError::Cluster(_)) => return,
         Err(error @ (BrokerError::Log(_) | BrokerError::Thread(_))) => panic!("{error}"),
     };
     let turn = broker.turn(broker.last_time().max(NOW));
