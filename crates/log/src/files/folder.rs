@@ -17,8 +17,10 @@ use crate::index::index_number;
 use crate::types::Position;
 
 /// Recovery reads segments that can be mostly empty in pieces of this many bytes. In simulations the
-/// pieces are small, because the segments are small.
-pub(crate) const PIECE_BYTES: usize = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
+/// pieces are small, because the segments are small. A piece has whole blocks: if a block cannot be
+/// read, all of it counts as zeros.
+pub(crate) const PIECE_BYTES: usize = if cfg!(feature = "fault") { 20_480 } else { 1 << 20 };
+const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES as usize));
 
 /// The kernel reads and writes blocks of this size. If one of its sectors is bad, the whole block cannot
 /// be read, and a part of it cannot be written. If the whole block is written, the disk puts it elsewhere.

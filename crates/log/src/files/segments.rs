@@ -665,7 +665,8 @@ impl Segments {
         }
         for (index, (number, size)) in void.into_iter().enumerate() {
             let missing = (AHEAD_AT_ONCE * self.segment_bytes).saturating_sub(ahead_of(&state));
-            let lacks_room = missing > 0 && !self.has_room_for(missing);
+            self.publish(&state);
+            let lacks_room = missing > 0 && !self.has_room_for(missing + size);
             if index < VOID_FREED_AT_ONCE || lacks_room {
                 self.discard_one(&mut state, number)?;
             } else {
