@@ -524,7 +524,7 @@ impl Log {
     /// Appends a new limit of ids. It applies when its entry is durable.
     pub(crate) fn append_id_limit(&self, open: &mut Open, limit: u64) -> Position {
         let position = open.append_id_limit(limit);
-        self.ids_asked_from.store(limit - IDS_AHEAD, Ordering::Relaxed);
+        self.ids_asked_from.store(limit.saturating_sub(IDS_AHEAD), Ordering::Relaxed);
         self.id_pending().push((position, limit));
         position
     }

@@ -177,8 +177,8 @@ pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Opt
 }
 
 /// The highest segment whose first group is intact, its bytes, the offset from which on they are zeros,
-/// and its blocks that cannot be read. At most two files can have a higher number. One is a segment whose first group was being
-/// written at the crash. The other one is a prepared segment.
+/// and its blocks that cannot be read. At most two files can have a higher number. One is a segment
+/// whose first group was being written at the crash. The other one is a prepared segment.
 fn last_segment<'a>(
     folder: &'a Folder<'_>,
 ) -> Result<(&'a Found<'a>, Vec<u8>, u64, BadBlocks), OpenError> {

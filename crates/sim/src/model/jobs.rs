@@ -368,6 +368,17 @@ impl Model {
     }
 
     pub(super) fn bury(&mut self, place: Place, id: u64, pri: u32) -> Result<Need, Need> {
+        self.bury_with(place, id, pri, &News::Fail)
+    }
+
+    /// Buries a job, and sends this last news to the clients that wait for it.
+    pub(super) fn bury_with(
+        &mut self,
+        place: Place,
+        id: u64,
+        pri: u32,
+        news: &News,
+    ) -> Result<Need, Need> {
         if !self.is_holder(place, id) {
             return Err(self.denial(id));
         }
@@ -384,7 +395,7 @@ impl Model {
             self.record(id, Record::Update);
         }
         let need = self.jobs.get(&id).map_or(0, |job| job.need);
-        self.send_last_news(watchers, id, &News::Fail, need);
+        self.send_last_news(watchers, id, news, need);
         Ok(need)
     }
 

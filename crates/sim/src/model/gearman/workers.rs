@@ -121,16 +121,17 @@ impl Model {
                 self.progress(id, (wrapped(arguments[1]), wrapped(read)), words.into());
             }
             kind::WORK_COMPLETE => self.finish_held(id, &News::Complete(data)),
-            _ if self.retries(id) => {
+            _ => {
                 let news = if kind == kind::WORK_FAIL { News::Fail } else { News::Exception(data) };
-                self.fail_reported(id, &news);
+                if self.retries(id) {
+                    self.fail_reported(id, &news);
+                } else if !is_submitted || is_dead {
+                    let buried = self.bury_with(place, id, self.jobs[&id].pri, &news);
+                    buried.map_err(|_| "a held job could not be buried")?;
+                } else {
+                    self.finish_held(id, &news);
+                }
             }
-            _ if !is_submitted || is_dead => {
-                let pri = self.jobs[&id].pri;
-                self.bury(place, id, pri).map_err(|_| "a held job could not be buried")?;
-            }
-            kind::WORK_FAIL => self.finish_held(id, &News::Fail),
-            _ => self.finish_held(id, &News::Exception(data)),
         }
         Ok(None)
     }
