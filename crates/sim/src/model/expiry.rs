@@ -56,6 +56,7 @@ impl Model {
             }
             count
         });
+        self.history.unwrite_changes_of_ended(before);
         (count, self.history.certain_since(before))
     }
 

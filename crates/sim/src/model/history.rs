@@ -129,6 +129,23 @@ impl History {
         }
     }
 
+    /// Removes the changes after `before` of jobs that have ended since. The server made them in one
+    /// slice, so the log has only the ends.
+    pub(super) fn unwrite_changes_of_ended(&mut self, before: Need) {
+        let mut ended = BTreeSet::new();
+        for record in self.records[before..].iter_mut().rev() {
+            match record {
+                Record::Finish(id) => {
+                    ended.insert(*id);
+                }
+                Record::Update(id, _) | Record::Moved(id, _) if ended.contains(id) => {
+                    *record = Record::PutMany(Vec::new());
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Removes the records of a job that one request put and ended. The log contains nothing about
     /// such a job.
     pub(super) fn unwrite(&mut self, id: u64, need: Need) {

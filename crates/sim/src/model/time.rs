@@ -20,6 +20,7 @@ impl Model {
     pub(crate) fn advance(&mut self, now: u64) {
         assert!(now >= self.now, "time does not go back");
         self.now = now;
+        let before = self.history.len();
         while let Some((_, owner)) = self.first_due() {
             match owner {
                 Owner::Queue(_, name) => self.look_at_queue(&name),
@@ -29,6 +30,7 @@ impl Model {
         self.end_room_waits();
         self.do_a_chore();
         self.offer_room();
+        self.history.unwrite_changes_of_ended(before);
     }
 
     /// The earliest due moment, and its owner.
