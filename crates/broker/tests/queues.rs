@@ -16,6 +16,14 @@ fn open(disk: &log::FaultDisk) -> Broker {
     Broker::open(options, NOW).expect("the log is whole").0
 }
 
+/// Closes a broker, and opens it again.
+fn reopen(disk: &log::FaultDisk, broker: Broker) -> Broker {
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    open(disk)
+}
+
 /// Does the work of the log's threads.
 fn work(broker: &Broker) {
     loop {
@@ -57,10 +65,7 @@ fn a_dropped_queue_stays_away_and_another_stays() {
     assert!(turn.queue_stats(b"dropped").is_none());
     assert_eq!(turn.queue_stats(b"used").expect("a session uses it").ready, 0);
     drop(turn);
-    broker.close(NOW).expect("the disk works");
-    drop(broker);
-    disk.restart();
-    let broker = open(&disk);
+    let broker = reopen(&disk, broker);
     let turn = broker.turn(NOW);
     let names: Vec<&[u8]> = turn.queue_names().collect();
     assert_eq!(names, [&b"default"[..], b"kept"]);
@@ -112,10 +117,7 @@ fn a_queue_with_limits_outlives_its_users() {
     turn.close_session(session);
     let before = turn.queue_facts(b"limited");
     drop(turn);
-    broker.close(NOW).expect("the disk works");
-    drop(broker);
-    disk.restart();
-    assert_eq!(open(&disk).turn(NOW).queue_facts(b"limited"), before);
+    assert_eq!(reopen(&disk, broker).turn(NOW).queue_facts(b"limited"), before);
     assert!(before.expect("it is kept").kept);
 }
 
@@ -160,10 +162,7 @@ fn queues_come_back_in_the_order_in_which_they_were_made() {
     for name in &names {
         let _ = broker.turn(NOW).caller(session).create_queue(name);
     }
-    broker.close(NOW).expect("the disk works");
-    drop(broker);
-    disk.restart();
-    let broker = open(&disk);
+    let broker = reopen(&disk, broker);
     let turn = broker.turn(NOW);
     let found: Vec<&[u8]> = turn.queue_names().skip(1).collect();
     assert_eq!(found, names);
@@ -207,10 +206,7 @@ fn child_feeds(disk: &log::FaultDisk, broker: Broker, child: &[u8]) -> [u64; 2] 
         turn.queue_stats(child).map_or(0, |stats| stats.ready)
     };
     let before = fed(&broker);
-    broker.close(NOW).expect("the disk works");
-    drop(broker);
-    disk.restart();
-    [before, fed(&open(disk))]
+    [before, fed(&reopen(disk, broker))]
 }
 
 #[test]
@@ -308,10 +304,7 @@ fn a_removal_for_which_there_was_no_room_is_written_later() {
     let _ = turn.caller(reader).read(b"again", ReadMode::Peek, Patience::None);
     drop(turn);
     work(&broker);
-    broker.close(NOW).expect("the disk works");
-    drop(broker);
-    disk.restart();
-    let broker = open(&disk);
+    let broker = reopen(&disk, broker);
     let turn = broker.turn(NOW);
     let names: Vec<&[u8]> = turn.queue_names().collect();
     assert_eq!(names, [&b"default"[..], b"again"]);
