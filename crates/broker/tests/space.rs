@@ -51,6 +51,16 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
     puts
 }
 
+/// Fills the log, so that it has no room for a fact. Nobody prepares segments while the turn lasts,
+/// so the log stays full.
+fn fill_for_turn(turn: &mut Turn<'_>, session: SessionId) {
+    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
+    let mut limit = 0;
+    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
+        limit += 1;
+    }
+}
+
 /// A broker without threads whose jobs mostly end at once.
 struct Busy {
     disk: log::FaultDisk,
@@ -273,12 +283,7 @@ fn check_moves_without_room(items: u32, end: impl FnOnce(&Broker)) {
     for number in 0..items {
         add(&mut turn, b"q", number, Some(When::At(Millis(NOW.0 + 1))));
     }
-    // This test prepares no segments while the turn lasts, so the log stays full.
-    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
-    let mut limit = 0;
-    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
-        limit += 1;
-    }
+    fill_for_turn(&mut turn, session);
     drop(turn);
     let later = Millis(NOW.0 + 2);
     while broker.turn(later).advance() {}
@@ -452,12 +457,7 @@ fn a_queue_is_not_created_while_the_log_has_no_room_for_it() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     turn.caller(session).create_queue(b"kept").value.expect("there is room");
-    // This test prepares no segments while the turn lasts, so the log stays full.
-    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
-    let mut limit = 0;
-    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
-        limit += 1;
-    }
+    fill_for_turn(&mut turn, session);
     assert_eq!(turn.caller(session).create_queue(b"new").value, Err(Refusal::LogFull));
     assert_eq!(turn.queue_id(b"new"), None);
     assert_eq!(turn.caller(session).create_queue(b"kept").value, Ok(()), "it writes nothing");
@@ -472,12 +472,7 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let broker = open(&disk, NOW);
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
-    // This test prepares no segments while the turn lasts, so the log stays full.
-    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
-    let mut limit = 0;
-    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
-        limit += 1;
-    }
+    fill_for_turn(&mut turn, session);
     let rules = Rules(vec![Rule::new(["q"], [Setting::JobsMax(Some(1))])]);
     let _ = turn.set_policies(rules.clone());
     let _ = turn.set_status(Status::ReadOnly, 0);
