@@ -15,6 +15,13 @@ fn open(disk: &log::FaultDisk, now: Millis) -> Broker {
     Broker::open(options, now).expect("the log is whole").0
 }
 
+/// A broker whose disk is soon full, and a session.
+fn open_small_disk() -> (Broker, SessionId) {
+    let broker = open(&log::FaultDisk::new(1, 16 << 20), NOW);
+    let session = broker.turn(NOW).open_session(0);
+    (broker, session)
+}
+
 /// Does the work of the log's threads.
 fn work(broker: &Broker) {
     loop {
@@ -137,10 +144,7 @@ fn no_turn_rests_while_reclaim_rescues_what_it_cannot_read() {
 
 #[test]
 fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
-    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options::without_threads(disk, log::Settings::default());
-    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
-    let session = broker.turn(NOW).open_session(0);
+    let (broker, session) = open_small_disk();
     let puts = fill(&broker, session);
     assert!(puts > 100_000, "{puts} jobs");
     let mut turn = broker.turn(NOW);
@@ -155,10 +159,7 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
 
 #[test]
 fn kicks_that_began_together_end_before_they_use_the_reserve() {
-    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options::without_threads(disk, log::Settings::default());
-    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
-    let session = broker.turn(NOW).open_session(0);
+    let (broker, session) = open_small_disk();
     fill(&broker, session);
     let mut turn = broker.turn(NOW);
     // All of them together need about twice the room that updates may use.
@@ -190,10 +191,7 @@ fn kicks_that_began_together_end_before_they_use_the_reserve() {
 
 #[test]
 fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
-    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options::without_threads(disk, log::Settings::default());
-    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
-    let session = broker.turn(NOW).open_session(0);
+    let (broker, session) = open_small_disk();
     let put = |bytes: usize| {
         let put = broker.turn(NOW).caller(session).put(NewJob::default(), vec![b'x'; bytes].into());
         work(&broker);
@@ -336,10 +334,7 @@ fn submit(unique: &[u8], body_bytes: usize, foreground: bool) -> Submit<'_> {
 
 /// A broker whose log has no room for bodies of this length, and a session.
 fn full_broker(body_bytes: usize) -> (Broker, SessionId) {
-    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options::without_threads(disk, log::Settings::default());
-    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
-    let session = broker.turn(NOW).open_session(0);
+    let (broker, session) = open_small_disk();
     let put = || {
         let body = vec![b'x'; body_bytes].into();
         let put = broker.turn(NOW).caller(session).put(NewJob::default(), body);
@@ -406,10 +401,7 @@ fn the_status_is_reported_before_a_full_log() {
 
 #[test]
 fn missing_jobs_are_denied_also_when_the_log_is_full() {
-    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options::without_threads(disk, log::Settings::default());
-    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
-    let session = broker.turn(NOW).open_session(0);
+    let (broker, session) = open_small_disk();
     fill(&broker, session);
     let mut turn = broker.turn(NOW);
     let mut limit = 1;
@@ -451,9 +443,7 @@ fn missing_jobs_are_denied_also_when_the_log_is_full() {
 
 #[test]
 fn a_queue_is_not_created_while_the_log_has_no_room_for_it() {
-    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-    let options = Options::without_threads(disk, log::Settings::default());
-    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let broker = open(&log::FaultDisk::new(1, 64 << 20), NOW);
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     turn.caller(session).create_queue(b"kept").value.expect("there is room");
