@@ -22,6 +22,13 @@ fn open_small_disk() -> (Broker, SessionId) {
     (broker, session)
 }
 
+/// Opens a broker on an empty disk. The segments of its log are small.
+fn open_small_segments(disk: &log::FaultDisk) -> Broker {
+    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+    let options = Options::without_threads(Arc::new(disk.clone()), log);
+    Broker::open(options, NOW).expect("it is empty").0
+}
+
 /// Does the work of the log's threads.
 fn work(broker: &Broker) {
     loop {
@@ -78,9 +85,7 @@ struct Busy {
 impl Busy {
     fn new() -> Self {
         let disk = log::FaultDisk::new(1, 64 << 20);
-        let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
-        let options = Options::without_threads(Arc::new(disk.clone()), log);
-        let broker = Broker::open(options, NOW).expect("it is empty").0;
+        let broker = open_small_segments(&disk);
         let session = broker.turn(NOW).open_session(0);
         Self { disk, broker, session }
     }
@@ -532,10 +537,8 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
 
 #[test]
 fn a_disk_with_little_room_takes_no_puts_and_can_be_drained() {
-    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
-    let options = Options::without_threads(disk.clone(), log);
-    let broker = Broker::open(options, NOW).expect("it is empty").0;
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open_small_segments(&disk);
     let session = broker.turn(NOW).open_session(0);
     let put = || {
         let mut turn = broker.turn(NOW);
@@ -571,9 +574,7 @@ fn a_disk_with_little_room_takes_no_puts_and_can_be_drained() {
 /// Each of these queues writes the new body of its job, so the log needs room for all of them.
 #[test]
 fn a_put_that_replaces_many_bodies_is_refused_before_it_begins() {
-    let disk = Arc::new(log::FaultDisk::new(1, 8 << 20));
-    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
-    let broker = Broker::open(Options::without_threads(disk, log), NOW).expect("it is empty").0;
+    let broker = open_small_segments(&log::FaultDisk::new(1, 8 << 20));
     let unique = [
         Setting::UniqueBy("prefix:1".parse().ok()),
         Setting::OnDuplicate(OnDuplicate::ReplaceBody),
@@ -614,11 +615,9 @@ fn a_put_that_replaces_many_bodies_is_refused_before_it_begins() {
 
 /// A broker whose disk has this capacity, with these critical bytes. The test looks at the disk at each
 /// second.
-fn critical_disk(capacity: u64, critical: u64) -> (Arc<log::FaultDisk>, Broker) {
-    let disk = Arc::new(log::FaultDisk::new(1, capacity));
-    let log = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
-    let options = Options::without_threads(disk.clone(), log);
-    let broker = Broker::open(options, NOW).expect("it is empty").0;
+fn critical_disk(capacity: u64, critical: u64) -> (log::FaultDisk, Broker) {
+    let disk = log::FaultDisk::new(1, capacity);
+    let broker = open_small_segments(&disk);
     let critical = Some(DiskLimit::Bytes(critical));
     broker.set_disk_limits(DiskLimits { low: None, critical });
     (disk, broker)
