@@ -33,6 +33,19 @@ fn ask(
     (String::from_utf8(text).expect("tests list text"), slices)
 }
 
+/// A world with 21 functions, a client that waits for its job, and the worker that has the job.
+fn waiting() -> (World, usize, usize) {
+    let mut world = World::with_slices(SLICE_UNITS);
+    let (client, worker) = (world.connect(), world.connect());
+    world.ask(worker, &request(CAN_DO, "f"));
+    for number in 0..20 {
+        world.ask(worker, format!("create function f{number}\n").as_bytes());
+    }
+    world.ask(client, &request(SUBMIT_JOB, "f||x"));
+    world.ask(worker, &request(GRAB_JOB, ""));
+    (world, client, worker)
+}
+
 fn rows<'a>(text: &'a str, with: &str) -> Vec<&'a str> {
     text.lines().filter(|line| line.starts_with(with)).collect()
 }
@@ -116,14 +129,7 @@ fn a_worker_of_many_functions_is_listed_whole() {
 
 #[test]
 fn news_of_a_job_does_not_stand_in_the_middle_of_a_list() {
-    let mut world = World::with_slices(SLICE_UNITS);
-    let (client, worker) = (world.connect(), world.connect());
-    world.ask(worker, &request(CAN_DO, "f"));
-    for number in 0..20 {
-        world.ask(worker, format!("create function f{number}\n").as_bytes());
-    }
-    world.ask(client, &request(SUBMIT_JOB, "f||x"));
-    world.ask(worker, &request(GRAB_JOB, ""));
+    let (mut world, client, worker) = waiting();
     let (text, slices) = ask(&mut world, client, "status\nversion\n", |world, slice| {
         if slice == 1 {
             world.ask(worker, &request(WORK_COMPLETE, "H:vm:1|done"));
@@ -144,14 +150,7 @@ fn news_of_a_job_does_not_stand_in_the_middle_of_a_list() {
 fn a_bounded_number_of_news_waits_for_the_end_of_a_list() {
     const MOST: usize = 4096;
     for reports in [MOST, MOST + 1] {
-        let mut world = World::with_slices(SLICE_UNITS);
-        let (client, worker) = (world.connect(), world.connect());
-        world.ask(worker, &request(CAN_DO, "f"));
-        for number in 0..20 {
-            world.ask(worker, format!("create function f{number}\n").as_bytes());
-        }
-        world.ask(client, &request(SUBMIT_JOB, "f||x"));
-        world.ask(worker, &request(GRAB_JOB, ""));
+        let (mut world, client, worker) = waiting();
         let (more, _) = world.ask_for_slice(client, b"status\n");
         assert!(more);
         for _ in 0..reports {
