@@ -342,14 +342,7 @@ impl Api {
             let is_durable = turn.job_segment(handout.id) != 0;
             (status, queue, Moments::of(&turn), is_durable, until.since(turn.now()))
         };
-        let view = JobView {
-            facts: &status.facts,
-            time_left_ms: status.time_left_ms,
-            body_bytes: status.body_len,
-            unique: &[],
-            is_durable,
-            bodies: Some(&self.setup.bodies),
-        };
+        let view = JobView::of(&status, is_durable, Some(&self.setup.bodies));
         let job = view.shown(&queue, &moments);
         self.act.leases.open().insert(name.clone(), Arc::new(lease));
         let text = std::str::from_utf8(&body).ok().map(str::to_owned);

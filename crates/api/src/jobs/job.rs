@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{FromRequestParts, Path, State as Shared};
 use axum::response::Response;
-use broker::{Death, DeathCause, FailureCause, JobFacts, JobId, Millis, State, Turn};
+use broker::{Death, DeathCause, FailureCause, JobFacts, JobId, JobStatus, Millis, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
@@ -137,14 +137,7 @@ impl Api {
             (status, queue, Moments::of(&turn), is_durable, turn.holder(id))
         };
         // Long names take a while to write, so the broker's lock must not be held meanwhile.
-        let view = JobView {
-            facts: &status.facts,
-            time_left_ms: status.time_left_ms,
-            body_bytes: status.body_len,
-            unique: &[],
-            is_durable,
-            bodies: self.bodies_for(principal),
-        };
+        let view = JobView::of(&status, is_durable, self.bodies_for(principal));
         let shown = view.shown(&queue, &moments);
         let holder = holder
             .map(|(session, held_ms)| types::Holder { connection: shown_id(session), held_ms });
@@ -230,7 +223,23 @@ pub(crate) struct JobView<'a> {
     pub(crate) bodies: Option<&'a BodySettings>,
 }
 
-impl JobView<'_> {
+impl<'a> JobView<'a> {
+    /// The view of a single look. It has no key: only lists show keys.
+    pub(crate) fn of(
+        status: &'a JobStatus,
+        is_durable: bool,
+        bodies: Option<&'a BodySettings>,
+    ) -> JobView<'a> {
+        JobView {
+            facts: &status.facts,
+            time_left_ms: status.time_left_ms,
+            body_bytes: status.body_len,
+            unique: &[],
+            is_durable,
+            bodies,
+        }
+    }
+
     pub(crate) fn shown(&self, queue: &[u8], moments: &Moments) -> types::Job {
         let facts = self.facts;
         let counters = facts.counters;
