@@ -251,7 +251,7 @@ impl Queues {
         if queue.workers() > 0 && !queue.has_ready() {
             self.supplying.remove(&job.queue());
         }
-        if queue.ready().is_empty() && !queue.is_stocked() {
+        if !queue.is_stocked() {
             self.stocked.remove(job.queue().0 as usize);
         }
         // The job that is the new head may expire sooner than the old head.
