@@ -76,10 +76,11 @@ impl Engine {
         offer: Offer<'_>,
         effects: &mut Effects,
     ) -> Result<Admitted, Refused> {
+        let new = Admitted::New(PutKeys { unique: Some(key), group: None });
         let found = self.key_holder(queue, key, None, |slot| self.can_stand_in(slot, queue, offer));
         let claim = if found.is_none() { self.claim_on(queue, key) } else { None };
         if found.is_none() && claim.is_none() {
-            return Ok(Admitted::New(PutKeys { unique: Some(key), group: None }));
+            return Ok(new);
         }
         let on_duplicate = self.policy_of(queue).map(|policy| policy.unique.on_duplicate);
         if on_duplicate == Some(OnDuplicate::Refuse) {
@@ -88,8 +89,7 @@ impl Engine {
         let Some(slot) = found else {
             self.tally.duplicates_joined += u64::from(!offer.is_watched);
             effects.records.push(Record::KnownEnded);
-            let keys = PutKeys { unique: Some(key), group: None };
-            return Ok(claim.map_or(Admitted::New(keys), |claim| Admitted::Ended(claim.id)));
+            return Ok(claim.map_or(new, |claim| Admitted::Ended(claim.id)));
         };
         let replaces = on_duplicate == Some(OnDuplicate::ReplaceBody) && self.can_replace(slot);
         if replaces
@@ -98,8 +98,7 @@ impl Engine {
         {
             // The new job takes the place of this one, unless another one has the same key.
             let is_taken = self.is_taken(queue, key, Some(self.jobs[slot].id()));
-            let keys = PutKeys { unique: Some(key), group: None };
-            return if is_taken { Err(Refused::QueueFull) } else { Ok(Admitted::New(keys)) };
+            return if is_taken { Err(Refused::QueueFull) } else { Ok(new) };
         }
         self.tally.duplicates_joined += 1;
         if replaces {
