@@ -186,6 +186,19 @@ fn a_long_list_is_dealt_with_in_slices_and_answered_at_its_end() {
 }
 
 #[test]
+fn ids_of_reads_that_are_not_open_take_slices_too() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    for method in ["confirm", "abort"] {
+        let ids = Value::Numbers(vec![1; 100_000]);
+        let call = call(FRAMED, method, &[(1, Value::Bytes(b"q".to_vec())), (2, ids)]);
+        let (slices, received) = world.ask_in_slices(client, &call);
+        assert_eq!(shown(received), format!("{method} 0"));
+        assert!(slices > 300, "{slices}");
+    }
+}
+
+#[test]
 fn a_get_has_a_bounded_number_of_items() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);

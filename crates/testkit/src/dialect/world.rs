@@ -192,6 +192,20 @@ impl World {
         (more, self.take_received(index))
     }
 
+    /// Sends bytes from the client, and does slices of work for it until the session has no more
+    /// work. Returns the number of slices, and the received bytes.
+    pub fn ask_in_slices(&mut self, index: usize, bytes: &[u8]) -> (usize, Vec<u8>) {
+        let (mut more, mut received) = self.ask_for_slice(index, bytes);
+        let mut slices = 1;
+        while more {
+            let (goes_on, bytes) = self.ask_for_slice(index, b"");
+            received.extend(bytes);
+            more = goes_on;
+            slices += 1;
+        }
+        (slices, received)
+    }
+
     /// Sends bytes, and returns the bytes that the client has received.
     pub fn ask(&mut self, index: usize, bytes: &[u8]) -> Vec<u8> {
         self.send(index, bytes);
