@@ -171,6 +171,8 @@ impl TextSession {
     /// Stores an item, unless it must wait for room. Returns false if it waits.
     fn store_item(&mut self, body: Body, turn: &mut Turn<'_>) -> bool {
         let Reading::Storing(storing) = &mut self.reading.0 else { return false };
+        // An item that is refused can cost the engine nothing, but it takes time.
+        turn.count_work(1);
         let mut caller = turn.caller(self.client.id);
         if caller.item_must_wait_for_room(&storing.queue, &body, &mut storing.waits_since) {
             let (queue, expires) = (storing.queue.as_slice().into(), storing.expires);

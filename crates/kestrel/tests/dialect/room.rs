@@ -1,4 +1,4 @@
-//! Lists of items of text clients, whose items wait for room in a full queue.
+//! Lists of items of text clients, for which a full queue has no room. Some wait, others are refused.
 
 use broker::policy::{Rule, Rules, Setting, WhenFull};
 use testkit::dialect::world::World as Inner;
@@ -97,4 +97,16 @@ fn a_long_list_goes_on_in_slices_after_its_wait() {
     assert_eq!(world.take_text(producer), "+500\n:2.4.1\n");
     let longest = world.broker.turn(world.now).longest_slice();
     assert!(longest < 100, "{longest}");
+}
+
+#[test]
+fn refused_items_of_a_long_list_take_slices_too() {
+    let mut world = World::new();
+    let settings = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::Refuse)];
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![Rule::new(["q"], settings)]));
+    let client = world.connect_text();
+    let list = format!("put q:\n{}\n", "x\n".repeat(100_000));
+    let (slices, received) = world.ask_in_slices(client, list.as_bytes());
+    assert_eq!(received, b"+1\n");
+    assert!(slices > 300, "{slices}");
 }
