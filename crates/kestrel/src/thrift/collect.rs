@@ -67,10 +67,11 @@ impl Collect {
         self.items.len() as u64
     }
 
-    /// Number of bytes of memory for the call while it waits.
+    /// Number of bytes of memory for the call while it waits. The engine counts the body of an item,
+    /// too, as long as it keeps it in memory. But it can drop the body at any time, and then only the
+    /// call keeps it.
     pub(super) fn buffered_bytes(&self) -> usize {
-        let items_bytes: usize = self.items.iter().map(Collected::buffered_bytes).sum();
-        self.queue.len() + items_bytes
+        self.queue.len() + self.items_bytes
     }
 
     /// True if the call waits for new items. False if it waits only until expired items are
@@ -130,16 +131,6 @@ impl Collect {
 }
 
 impl Collected {
-    /// The engine counts a body that was in memory. A body that was loaded leaves the engine's
-    /// memory soon, because it was only in the log before.
-    fn buffered_bytes(&self) -> usize {
-        let loaded_bytes = match &self.body {
-            JobBody::Loading(loading) => loading.len(),
-            JobBody::Resident(_) | JobBody::Stored(_) => 0,
-        };
-        size_of::<Self>() + loaded_bytes
-    }
-
     fn cost_bytes(&self) -> usize {
         self.body.len() + ITEM_BYTES
     }

@@ -1,12 +1,13 @@
-//! Tests calls that need cold items. A load ends only when a test calls `load`, so other clients can
-//! act during the load.
+//! Tests calls that need cold items, and items whose bodies leave the memory. A load ends only when a
+//! test calls `load`, so other clients can act during the load.
 
 use std::sync::Arc;
 
+use broker::Broker;
 use broker::policy::{Rule, Rules, Setting};
 use lineshaft_kestrel::{Server, ServerOptions};
 use testkit::conformance::thrift::codec::{FRAMED, call};
-use testkit::dialect::world::World;
+use testkit::dialect::world::{START, World};
 
 use crate::calls::{about, ask, confirm, get, ids, put, shown};
 use crate::world::{connect, server, with_log};
@@ -131,4 +132,24 @@ fn a_get_during_a_load_fails_when_the_server_stops() {
     assert_eq!(shown(world.take_received(a)), "get !6");
     assert!(world.has_ended(a));
     assert_eq!(world.broker.turn(world.now).totals().ready, 6);
+}
+
+#[test]
+fn the_items_of_a_get_that_waits_count_as_memory_after_their_bodies_left_the_queue() {
+    let broker = Broker::open(with_log(), START).expect("the disk is empty").0;
+    let (mut world, server) = (World::over(broker), server(ServerOptions::default()));
+    let client = connect(&server, &mut world);
+    let item = [b'x'; 10_000];
+    assert_eq!(ask(&mut world, client, &put("q", &[&item[..]; 100])), "put 100");
+    assert_eq!(ask(&mut world, client, &get("q", 101, 1_000, 0)), "");
+    let before = world.broker.memory_usage().used_bytes;
+    world.broker.set_bodies_limit(Some(0));
+    // The first search for bodies at the end of a turn spares new ones.
+    for _ in 0..3 {
+        drop(world.broker.turn(world.now));
+    }
+    let after = world.broker.memory_usage().used_bytes;
+    assert!(after + 1_000_000 <= before, "{before}, then {after}");
+    let held = world.held_bytes(client);
+    assert!((1_000_000..1_100_000).contains(&held), "{held}");
 }
