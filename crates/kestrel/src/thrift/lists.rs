@@ -15,6 +15,7 @@ use super::types::{Protocol, Type};
 use super::writer::ReplyTo;
 use crate::client::AT_ONCE;
 use crate::latency::Measure;
+use crate::name::is_possible;
 
 /// A call with a list, and its progress. [`Waiting::List`] has the message with the list.
 #[derive(Debug)]
@@ -123,7 +124,10 @@ impl ThriftSession {
             0 => None,
             millis => Some(When::At(Millis(turn.now().0.saturating_add_signed(millis)))),
         };
-        let act = Act::Put { queue: arguments.queue.into(), expires };
+        // A name can be as long as the message. The check below refuses such a name, so it is not
+        // copied.
+        let queue: &[u8] = if is_possible(arguments.queue) { arguments.queue } else { b"" };
+        let act = Act::Put { queue: queue.into(), expires };
         let list = (Type::Bytes, message_bytes);
         let call = ListCall::new(to, Method::Put, act, arguments.list, list)?;
         self.check_writes(turn)?;

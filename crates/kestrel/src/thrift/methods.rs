@@ -47,10 +47,7 @@ impl ThriftSession {
                 }
             }
             Method::Peek => self.peek(to, queue, turn, outbox),
-            Method::FlushQueue => self.check_writes(turn).map(|()| {
-                let flush = turn.caller(self.id).flush(queue);
-                self.answer_clearing(to, method, flush, outbox);
-            }),
+            Method::FlushQueue => self.flush(to, queue, turn, outbox),
             Method::FlushAllQueues => self.check_writes(turn).map(|()| {
                 let flush = turn.caller(self.id).flush_all();
                 self.answer_clearing(to, method, flush, outbox);
@@ -144,6 +141,24 @@ impl ThriftSession {
         }
     }
 
+    fn flush(
+        &mut self,
+        to: ReplyTo,
+        queue: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failed> {
+        self.check_writes(turn)?;
+        // A name can be as long as the message. No queue has such a name, so nothing looks it up.
+        let flush = if name::is_possible(queue) {
+            turn.caller(self.id).flush(queue)
+        } else {
+            Answer::at_once(Clearing::Done)
+        };
+        self.answer_clearing(to, Method::FlushQueue, flush, outbox);
+        Ok(())
+    }
+
     fn delete(
         &mut self,
         to: ReplyTo,
@@ -152,7 +167,11 @@ impl ThriftSession {
         outbox: &mut Outbox,
     ) -> Result<(), Failed> {
         self.check_writes(turn)?;
-        let removal = turn.caller(self.id).remove_queue(queue);
+        let removal = if name::is_possible(queue) {
+            turn.caller(self.id).remove_queue(queue)
+        } else {
+            Answer::at_once(Clearing::Done)
+        };
         self.answer_clearing(to, Method::DeleteQueue, removal, outbox);
         Ok(())
     }

@@ -18,6 +18,7 @@ use super::request::{Arguments, Method, Places};
 use super::writer::{Failure, Reply, ReplyTo};
 use crate::Server;
 use crate::client::AT_ONCE;
+use crate::name::is_possible;
 use crate::server::Refusals;
 
 /// One connection of the thrift dialect, without I/O.
@@ -155,6 +156,8 @@ impl ThriftSession {
     /// [`Event::Loaded`] follows.
     fn is_head_at_hand(&self, arguments: &Arguments<'_>, turn: &mut Turn<'_>) -> bool {
         self.check_reads(turn).is_err()
+            // The call fails. The name can be as long as the message, so nothing looks it up.
+            || !is_possible(arguments.queue)
             || turn.caller(self.id).is_at_hand(Need::Queue(arguments.queue))
     }
 

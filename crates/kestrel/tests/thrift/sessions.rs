@@ -110,6 +110,34 @@ fn a_peek_tells_the_numbers_of_the_queue_that_its_name_stands_for() {
     }
 }
 
+#[test]
+fn a_name_that_is_too_long_for_a_queue_stands_for_none() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    ask(&mut world, client, &put("q", &[b"1"]));
+    let rule = Rule::new(["x*"], [Setting::SameAs(Some(b"q"[..].into()))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let name = "x".repeat(1 << 20);
+    for (call, reply) in [
+        (put(&name, &[b"2"]), "put !6"),
+        (get(&name, 1, 0, 0), "get !6"),
+        (about("peek", &name), "peek !6"),
+        (about("flush_queue", &name), "flush_queue"),
+        (about("delete_queue", &name), "delete_queue"),
+    ] {
+        assert_eq!(ask(&mut world, client, &call), reply);
+    }
+    // To look up such a name takes thousands of units, because of the rule.
+    let longest = world.broker.turn(world.now).longest_slice();
+    assert!(longest < 1_000, "{longest}");
+    assert_eq!(ask(&mut world, client, &get("q", 9, 0, 0)), "get 1");
+    // The longest possible name stands for the queue.
+    let name = &name[..8_180];
+    assert_eq!(ask(&mut world, client, &put(name, &[b"2"])), "put 1");
+    assert_eq!(ask(&mut world, client, &about("flush_queue", name)), "flush_queue");
+    assert_eq!(ask(&mut world, client, &get("q", 9, 0, 0)), "get");
+}
+
 /// Adds many items. When they have expired, one slice of work is not enough to remove all of them.
 fn add_many(world: &World, expires: Option<When>) {
     let mut turn = world.broker.turn(world.now);
