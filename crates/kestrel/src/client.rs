@@ -17,7 +17,7 @@ use crate::server::{Refusals, Server};
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// The memory of one open read in the list of its queue: the list can have twice the room that it
-/// needs.
+/// needs. While a client closes its reads, it can have twice as much again.
 pub(crate) const OPEN_READ_BYTES: usize = 2 * size_of::<LeaseId>();
 /// The memory of an empty list of open reads: its place in the map, which can be half full, and the
 /// first room of the list.
@@ -63,6 +63,23 @@ pub(crate) enum FetchMode {
     Take,
     Open,
     Peek,
+}
+
+/// The oldest open reads of a queue, which a request closes. There can be very many, so it closes them
+/// in slices of work.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    pub(crate) queue: Vec<u8>,
+    /// Number of reads that are still to close.
+    left: usize,
+    /// The position that the reply waits for.
+    pub(crate) after: Position,
+}
+
+impl Closing {
+    pub(crate) fn new(queue: Vec<u8>, count: usize) -> Self {
+        Self { queue, left: count, after: AT_ONCE }
+    }
 }
 
 /// The outcome of a fetch.
@@ -248,40 +265,58 @@ impl Client {
         }
     }
 
-    /// Closes the `count` oldest open reads, and finishes their items. Returns the position for the
-    /// reply. If a read has timed out, it counts as closed, but its item is not finished.
-    pub(crate) fn close_oldest(
-        &mut self,
-        queue: &[u8],
-        count: usize,
-        turn: &mut Turn<'_>,
-    ) -> Position {
-        self.forget_oldest(queue, count)
-            .map(|lease| turn.caller(self.id).confirm(lease).after)
-            .fold(AT_ONCE, Position::max)
+    /// Closes open reads, and finishes their items, until the slice of work is spent. Returns true if
+    /// none of them is left. If a read has timed out, it counts as closed, but its item is not
+    /// finished.
+    pub(crate) fn close(&mut self, closing: &mut Closing, turn: &mut Turn<'_>) -> bool {
+        let Some(open) = self.open.get_mut(closing.queue.as_slice()) else { return true };
+        let mut count = 0;
+        while closing.left > 0
+            && let Some(lease) = open.pop_front()
+        {
+            let after = turn.caller(self.id).confirm(lease).after;
+            closing.after = closing.after.max(after);
+            closing.left -= 1;
+            count += 1;
+            // A read that has timed out costs the engine nothing, but it takes time.
+            turn.count_work(1);
+            if turn.slice_is_spent() {
+                break;
+            }
+        }
+        self.note_forgotten(&closing.queue, count);
+        closing.left == 0
+    }
+
+    /// Closes the oldest open read, as [`Client::close`] does. Returns the position for the reply.
+    pub(crate) fn close_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
+        self.forget_oldest(queue).map_or(AT_ONCE, |lease| turn.caller(self.id).confirm(lease).after)
     }
 
     /// Gives back the item of the oldest open read. Returns the position for the reply.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
-        self.forget_oldest(queue, 1)
-            .map(|lease| turn.caller(self.id).give_back_item(lease).after)
-            .fold(AT_ONCE, Position::max)
+        self.forget_oldest(queue)
+            .map_or(AT_ONCE, |lease| turn.caller(self.id).give_back_item(lease).after)
     }
 
-    fn forget_oldest(
-        &mut self,
-        queue: &[u8],
-        count: usize,
-    ) -> impl Iterator<Item = LeaseId> + use<> {
-        let Some(open) = self.open.get_mut(queue) else { return VecDeque::new().into_iter() };
-        let rest = open.split_off(count.min(open.len()));
-        let oldest = std::mem::replace(open, rest);
-        self.open_bytes -= OPEN_READ_BYTES * oldest.len();
+    fn forget_oldest(&mut self, queue: &[u8]) -> Option<LeaseId> {
+        let oldest = self.open.get_mut(queue)?.pop_front();
+        self.note_forgotten(queue, 1);
+        oldest
+    }
+
+    /// Updates the list of a queue after `count` reads have left it.
+    fn note_forgotten(&mut self, queue: &[u8], count: usize) {
+        let Some(open) = self.open.get_mut(queue) else { return };
+        self.open_bytes -= OPEN_READ_BYTES * count;
         if open.is_empty() {
             self.open.remove(queue);
             self.open_bytes -= open_queue_bytes(queue);
+        } else if open.capacity() > 4 * open.len() {
+            // The list moves to another place. It moves only after at least half of its reads have
+            // left it, because very many of them take long to move.
+            open.shrink_to(2 * open.len());
         }
-        oldest.into_iter()
     }
 
     pub(crate) fn is_ended(&self) -> bool {

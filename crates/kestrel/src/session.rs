@@ -20,7 +20,7 @@ pub trait LineDialect: std::fmt::Debug + Default + Send {
     /// The reply if there is no item.
     const NONE: &'static [u8];
 
-    /// Handles one line, one piece of data, or one slice of a list.
+    /// Handles one line, one piece of data, or one slice of a long request.
     fn step(
         session: &mut LineSession<Self>,
         bytes: &[u8],

@@ -5,7 +5,7 @@ use broker::{Answer, Body, Millis, Outbox, Turn, When};
 use super::reply;
 use super::request::{Get, Request};
 use super::session::MemcacheSession;
-use crate::client::{AT_ONCE, FetchMode};
+use crate::client::{AT_ONCE, Closing, FetchMode};
 use crate::listing::Listing;
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
@@ -26,7 +26,7 @@ impl MemcacheSession {
             Request::Monitor { queue, seconds, max } => {
                 self.begin_monitor(queue, seconds, max, turn, outbox);
             }
-            Request::Confirm { queue, count } => self.confirm(queue, count, turn, outbox),
+            Request::Confirm { queue, count } => self.confirm(queue, count, outbox),
             Request::Delete(queue) => self.delete(queue, turn, outbox),
             Request::Flush(queue) => self.flush(queue, turn, outbox),
             Request::FlushAll => self.flush_all(turn, outbox),
@@ -104,7 +104,7 @@ impl MemcacheSession {
         }
         let mut after = AT_ONCE;
         if get.close {
-            after = self.client.close_oldest(queue, 1, turn);
+            after = self.client.close_oldest(queue, turn);
             if !get.open {
                 return outbox.reply(after, reply::END);
             }
@@ -156,11 +156,10 @@ impl MemcacheSession {
         self.monitor(Monitor::new(queue, Millis(deadline), left, AT_ONCE), turn, outbox);
     }
 
-    fn confirm(&mut self, queue: &[u8], count: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn confirm(&mut self, queue: &[u8], count: i32, outbox: &mut Outbox) {
         match usize::try_from(count) {
             Ok(count @ 1..) if count <= self.client.open_count(queue) => {
-                let after = self.client.close_oldest(queue, count, turn);
-                outbox.reply(after, reply::END);
+                self.begin_closing(Closing::new(queue.to_vec(), count));
             }
             _ => outbox.reply(AT_ONCE, reply::ERROR),
         }

@@ -4,7 +4,7 @@ use broker::{BodyBuffer, JobBody, Outbox, Position, Step, Turn};
 
 use super::reply;
 use super::request::{Malformed, Request, Set};
-use crate::client::AT_ONCE;
+use crate::client::{AT_ONCE, Closing};
 use crate::line::{Line, first_line};
 use crate::name::{is_possible, is_usable};
 use crate::session::{BlockedItem, LineDialect, LineSession};
@@ -36,6 +36,8 @@ enum Reading {
     /// The data of a set that exceeds the memory limit. The session skips this number of bytes, and
     /// then replies that the set was not stored.
     NotStored(usize),
+    /// The session reads nothing, because it is closing the open reads of a `CONFIRM`.
+    Closing(Closing),
 }
 
 /// A set whose data has not arrived completely.
@@ -66,6 +68,7 @@ impl LineDialect for Memcache {
             }
             Reading::Line => session.read_line(bytes, turn, outbox),
             Reading::Data(_) => session.read_data(bytes, turn, outbox),
+            Reading::Closing(_) => return session.close_reads(turn, outbox),
             Reading::Refused(missing) => {
                 let count = bytes.len().min(*missing);
                 *missing -= count;
@@ -89,6 +92,7 @@ impl LineDialect for Memcache {
     fn buffered_bytes(&self) -> usize {
         match &self.0 {
             Reading::Data(set) => set.queue.len() + set.data.buffered_bytes(),
+            Reading::Closing(closing) => closing.queue.len(),
             Reading::Line | Reading::Refused(_) | Reading::NotStored(_) => 0,
         }
     }
@@ -96,8 +100,12 @@ impl LineDialect for Memcache {
     fn is_mid_request(&self) -> bool {
         match self.0 {
             Reading::Data(_) | Reading::Refused(_) | Reading::NotStored(_) => true,
-            Reading::Line => false,
+            Reading::Line | Reading::Closing(_) => false,
         }
+    }
+
+    fn has_more(&self) -> bool {
+        matches!(self.0, Reading::Closing(_))
     }
 
     fn stop(&self, outbox: &mut Outbox) {
@@ -177,6 +185,22 @@ impl MemcacheSession {
             Err(malformed) => self.complain(malformed, turn, outbox),
         }
         count
+    }
+
+    /// Makes the next steps close these open reads.
+    pub(super) fn begin_closing(&mut self, closing: Closing) {
+        self.reading.0 = Reading::Closing(closing);
+    }
+
+    /// Closes open reads until the slice of work is spent, and replies at their end.
+    fn close_reads(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
+        let Reading::Closing(closing) = &mut self.reading.0 else { return Step::Stuck };
+        if !self.client.close(closing, turn) {
+            return Step::Unfinished;
+        }
+        outbox.reply(closing.after, reply::END);
+        self.reading.0 = Reading::Line;
+        Step::Used(0)
     }
 
     fn complain(&mut self, malformed: Malformed, turn: &mut Turn<'_>, outbox: &mut Outbox) {

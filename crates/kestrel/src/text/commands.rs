@@ -5,8 +5,8 @@ use broker::{BodyCopy, Millis, Outbox, Position, Turn};
 use super::items::ItemList;
 use super::reply::{error, number};
 use super::request::Request;
-use super::session::{Storing, TextSession};
-use crate::client::{AT_ONCE, FetchMode};
+use super::session::{Storing, TextSession, Then};
+use crate::client::{AT_ONCE, Closing, FetchMode};
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
 use crate::status::NoStatus;
@@ -31,12 +31,12 @@ impl TextSession {
     ) {
         match request {
             Request::Put { queue, expiry_ms } => self.put(queue, expiry_ms, items, turn, outbox),
-            Request::Get { queue, timeout_ms } => self.get(&queue, timeout_ms, turn, outbox),
-            Request::Peek { queue, timeout_ms } => self.peek(&queue, timeout_ms, turn, outbox),
+            Request::Get { queue, timeout_ms } => self.close_all(queue, Then::Get { timeout_ms }),
+            Request::Peek { queue, timeout_ms } => self.close_all(queue, Then::Peek { timeout_ms }),
             Request::Monitor { queue, timeout_ms } => {
-                self.begin_monitor(&queue, timeout_ms, turn, outbox);
+                self.close_all(queue, Then::Monitor { timeout_ms });
             }
-            Request::Confirm { queue, count } => self.confirm(&queue, count, turn, outbox),
+            Request::Confirm { queue, count } => self.confirm(queue, count, outbox),
             Request::Flush(queue) => self.flush(&queue, turn, outbox),
             Request::Delete(queue) => self.delete(&queue, turn, outbox),
             Request::Shutdown | Request::Status(Some(_)) if !self.client.may_control => {
@@ -82,8 +82,40 @@ impl TextSession {
         });
     }
 
-    fn get(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let after = self.close_all(queue, turn);
+    /// Makes the next steps close all open reads of a queue, and then go on with the request.
+    fn close_all(&mut self, queue: Vec<u8>, then: Then) {
+        let count = self.client.open_count(&queue);
+        self.begin_closing(Closing::new(queue, count), then);
+    }
+
+    /// Goes on with a request after its open reads are closed. Its reply waits for the position
+    /// `after`, too.
+    pub(super) fn execute_closed(
+        &mut self,
+        queue: &[u8],
+        then: Then,
+        after: Position,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        match then {
+            Then::Get { timeout_ms } => self.get(queue, timeout_ms, after, turn, outbox),
+            Then::Peek { timeout_ms } => self.peek(queue, timeout_ms, after, turn, outbox),
+            Then::Monitor { timeout_ms } => {
+                self.begin_monitor(queue, timeout_ms, after, turn, outbox);
+            }
+            Then::Confirm { count } => number(outbox, after, count),
+        }
+    }
+
+    fn get(
+        &mut self,
+        queue: &[u8],
+        timeout_ms: i32,
+        after: Position,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
         if self.client.is_refused_reads(turn) {
             return unavailable(outbox, after, "getItem");
         }
@@ -94,8 +126,14 @@ impl TextSession {
         self.fetch_named(queue, FetchMode::Open, timeout_ms, after, turn, outbox);
     }
 
-    fn peek(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let after = self.close_all(queue, turn);
+    fn peek(
+        &mut self,
+        queue: &[u8],
+        timeout_ms: i32,
+        after: Position,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
         if self.client.is_refused_reads(turn) {
             return unavailable(outbox, after, "getItem");
         }
@@ -122,10 +160,10 @@ impl TextSession {
         &mut self,
         queue: &[u8],
         timeout_ms: i32,
+        after: Position,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        let after = self.close_all(queue, turn);
         if self.client.is_refused_reads(turn) {
             return unavailable(outbox, after, "monitorUntil");
         }
@@ -137,11 +175,11 @@ impl TextSession {
         self.monitor(Monitor::new(queue, deadline, None, after), turn, outbox);
     }
 
-    fn confirm(&mut self, queue: &[u8], count: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn confirm(&mut self, queue: Vec<u8>, count: i32, outbox: &mut Outbox) {
         match usize::try_from(count) {
-            Ok(wanted @ 1..) if wanted <= self.client.open_count(queue) => {
-                let after = self.client.close_oldest(queue, wanted, turn);
-                number(outbox, after, wanted as u64);
+            Ok(wanted @ 1..) if wanted <= self.client.open_count(&queue) => {
+                let then = Then::Confirm { count: wanted as u64 };
+                self.begin_closing(Closing::new(queue, wanted), then);
             }
             _ => error(outbox, AT_ONCE, TOO_FEW_OPEN),
         }
@@ -182,10 +220,6 @@ impl TextSession {
             Err(NoStatus::Unknown) => error(outbox, AT_ONCE, b"Unknown status."),
             Err(NoStatus::Forbidden) => error(outbox, AT_ONCE, b"Status forbidden."),
         }
-    }
-
-    fn close_all(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
-        self.client.close_oldest(queue, usize::MAX, turn)
     }
 }
 

@@ -7,7 +7,7 @@ use broker::{Body, BodyCopy, JobBody, Millis, Outbox, Position, Step, Turn, When
 use super::items::{ItemList, Progress};
 use super::reply::{error, number};
 use super::request::{Request, parse};
-use crate::client::AT_ONCE;
+use crate::client::{AT_ONCE, Closing};
 use crate::line::{Line, first_line};
 use crate::session::{BlockedItem, LineDialect, LineSession};
 
@@ -27,6 +27,8 @@ enum Reading {
     Items(Request, ItemList),
     /// The session reads nothing, because it is storing the items of a put.
     Storing(Storing),
+    /// The session reads nothing, because it is closing open reads.
+    Closing(Closing, Then),
 }
 
 /// A put whose items are stored slice by slice.
@@ -45,6 +47,24 @@ pub(super) struct Storing {
     pub(super) after: Position,
 }
 
+/// How a request goes on after it has closed open reads.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Then {
+    Get {
+        timeout_ms: i32,
+    },
+    Peek {
+        timeout_ms: i32,
+    },
+    Monitor {
+        timeout_ms: i32,
+    },
+    /// It replies with this number of closed reads.
+    Confirm {
+        count: u64,
+    },
+}
+
 impl LineDialect for Text {
     const NONE: &'static [u8] = b"*\n";
 
@@ -58,6 +78,7 @@ impl LineDialect for Text {
             Reading::Line => session.read_line(bytes, turn, outbox),
             Reading::Items(..) => session.read_items(bytes, turn, outbox),
             Reading::Storing(_) => return session.store(turn, outbox),
+            Reading::Closing(..) => return session.close_reads(turn, outbox),
         })
     }
 
@@ -68,6 +89,7 @@ impl LineDialect for Text {
                 let items_bytes = storing.items.buffered_bytes() + storing.copy.buffered_bytes();
                 storing.queue.len() + items_bytes
             }
+            Reading::Closing(closing, _) => closing.queue.len(),
             Reading::Line => 0,
         }
     }
@@ -75,19 +97,19 @@ impl LineDialect for Text {
     fn is_mid_request(&self) -> bool {
         match self.0 {
             Reading::Items(..) => true,
-            Reading::Line | Reading::Storing(_) => false,
+            Reading::Line | Reading::Storing(_) | Reading::Closing(..) => false,
         }
     }
 
     fn has_more(&self) -> bool {
-        matches!(self.0, Reading::Storing(_))
+        matches!(self.0, Reading::Storing(_) | Reading::Closing(..))
     }
 
     /// A list gets the number of its items that are stored. The others count as refused.
     fn stop(&self, outbox: &mut Outbox) {
         match &self.0 {
             Reading::Storing(storing) => number(outbox, storing.after, storing.stored),
-            Reading::Line | Reading::Items(..) => {
+            Reading::Line | Reading::Items(..) | Reading::Closing(..) => {
                 error(outbox, AT_ONCE, b"The server stops before it is done.");
             }
         }
@@ -145,6 +167,23 @@ impl TextSession {
     /// Makes the next steps store these items.
     pub(super) fn begin_storing(&mut self, storing: Storing) {
         self.reading.0 = Reading::Storing(storing);
+    }
+
+    /// Makes the next steps close these open reads, and then go on with their request.
+    pub(super) fn begin_closing(&mut self, closing: Closing, then: Then) {
+        self.reading.0 = Reading::Closing(closing, then);
+    }
+
+    /// Closes open reads until the slice of work is spent. At their end, goes on with the request.
+    fn close_reads(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
+        let Reading::Closing(closing, then) = &mut self.reading.0 else { return Step::Stuck };
+        if !self.client.close(closing, turn) {
+            return Step::Unfinished;
+        }
+        let (queue, then, after) = (mem::take(&mut closing.queue), *then, closing.after);
+        self.reading.0 = Reading::Line;
+        self.execute_closed(&queue, then, after, turn, outbox);
+        Step::Used(0)
     }
 
     /// Stores items until the slice of work is spent, or an item waits for room. If an item is

@@ -2,6 +2,7 @@
 //!
 //! All tests share one binary, because cargo links each binary again after every change.
 
+mod closes;
 mod cold;
 mod conformance;
 mod crossing;
