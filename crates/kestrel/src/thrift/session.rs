@@ -5,7 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Answer, Dialect, Event, InputEnd, Need, Outbox, Progress, SessionId, Step, Turn, take_steps,
+    Answer, Dialect, Event, InputEnd, Need, Outbox, Progress, SessionId, Step, Turn, room_bytes,
+    take_steps,
 };
 
 use super::collect::Collect;
@@ -259,8 +260,8 @@ impl Dialect for ThriftSession {
 
     fn buffered_bytes(&self) -> usize {
         let waiting_bytes = match &self.waiting {
-            Waiting::List(call, message) => call.buffered_bytes() + message.capacity(),
-            Waiting::Load(message, ..) => message.capacity(),
+            Waiting::List(call, message) => call.buffered_bytes() + room_bytes(message),
+            Waiting::Load(message, ..) => room_bytes(message),
             Waiting::Item(collect) => collect.buffered_bytes(),
             Waiting::Nothing | Waiting::Clearing(..) | Waiting::Room(..) => 0,
         };
@@ -269,7 +270,7 @@ impl Dialect for ThriftSession {
 
     fn blocked_bytes(&self) -> usize {
         match &self.waiting {
-            Waiting::Room(call, message) => call.buffered_bytes() + message.capacity(),
+            Waiting::Room(call, message) => call.buffered_bytes() + room_bytes(message),
             _ => 0,
         }
     }

@@ -10,7 +10,7 @@ use testkit::dialect::world::World;
 
 use crate::calls::{about, ask, confirm, get, ids, put, shown};
 use crate::world::{connect, server};
-use testkit::conformance::thrift::codec::{FRAMED, Value, call};
+use testkit::conformance::thrift::codec::{FRAMED, Style, Value, call};
 
 fn start() -> (World, Arc<Server>) {
     (World::memory(), server(ServerOptions::default()))
@@ -507,4 +507,21 @@ fn the_items_of_a_put_wait_for_room() {
         assert!(world.has_ended(client));
         assert_eq!(ask(&mut world, worker, &get("q", 9, 0, 0)), "get 7 8");
     }
+}
+
+#[test]
+fn a_put_that_waits_counts_its_bytes_and_not_the_room_of_its_buffer() {
+    let (mut world, server) = start();
+    let blocks = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::Block)];
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![Rule::new(["q"], blocks)]));
+    let client = connect(&server, &mut world);
+    assert_eq!(ask(&mut world, client, &put("q", &[b"1"])), "put 1");
+    // Without a frame, the length of the message is not known before its end.
+    let items = Value::Strings(vec![vec![b'x'; 600_000]]);
+    let arguments = [(1, Value::Bytes(b"q".to_vec())), (2, items)];
+    let put = call(Style { framed: false, ..FRAMED }, "put", &arguments);
+    assert_eq!(world.ask(client, &put), b"");
+    assert!(world.waits(client));
+    let held = world.held_bytes(client);
+    assert!((1_200_000..1_300_000).contains(&held), "{held}");
 }
