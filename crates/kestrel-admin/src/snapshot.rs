@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use broker::{AliasStats, Broker, Clock, ItemStats, Millis, NameCursor, Status, Totals, Turn};
 use hdrhistogram::Histogram;
+use serde_json::Value;
 
 use crate::name_list::NameList;
 
@@ -15,9 +16,9 @@ const QUEUES_PER_TURN: usize = 64;
 /// Limit of queues in a snapshot. Each queue takes 200 bytes of memory during a request, and 100
 /// bytes for each recorded moment.
 pub(crate) const QUEUES_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
-/// Limit of the bytes of all queue names. The limit exists because a response repeats a queue's
-/// name for each number of the queue.
-const NAMES_BYTES_MAX: usize = 1 << 20;
+/// Limit of the bytes of all queue names, as JSON writes them. The limit exists because a response
+/// repeats a queue's name for each number of the queue, 35 times.
+const NAMES_BYTES_MAX: usize = 256 << 10;
 /// Kestrel shows this value for a queue without a limit of items, and `NO_BYTES_MAX` for a queue
 /// without a limit of bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
@@ -152,13 +153,14 @@ impl Snapshot {
             // processor. Yield to them first.
             std::thread::yield_now();
             for (name, queue) in found {
-                names_bytes += name.len();
+                let name = String::from_utf8_lossy(&name).into_owned();
+                names_bytes += json_bytes(&name);
                 if queues.len() == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX {
                     let shown = format!("only the first {} queues", queues.len());
                     snapshot.labels.insert("incomplete", shown);
                     break 'all;
                 }
-                queues.insert(String::from_utf8_lossy(&name).into_owned(), queue);
+                queues.insert(name, queue);
             }
         }
         snapshot.names = Arc::new(NameList::of(queues.keys().map(String::as_str)));
@@ -280,7 +282,7 @@ impl Snapshot {
         const ROWS: usize = QUEUE_COUNTERS.len() + QUEUE_GAUGES.len() + QUEUE_METRICS.len();
         /// The longest names of numbers, and values of a few digits, take about as much.
         const ROW_BYTES: usize = 40;
-        let names_bytes = self.names.bytes() as usize;
+        let names_bytes: usize = self.names.iter().map(json_bytes).sum();
         4096 + ROWS * (self.queues.len() * ROW_BYTES + names_bytes)
     }
 
@@ -388,6 +390,11 @@ fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
         found.extend(queue.map(|queue| (name.to_vec(), queue)));
     }
     found
+}
+
+/// The bytes of a name in JSON, without the quotes. A control character takes six bytes.
+fn json_bytes(name: &str) -> usize {
+    Value::from(name).to_string().len() - 2
 }
 
 fn path(queue: &str, name: &str) -> String {

@@ -494,6 +494,21 @@ fn an_answer_has_a_bounded_number_of_queues_and_says_so() {
 }
 
 #[test]
+fn long_names_do_not_make_an_answer_long() {
+    let world = World::new();
+    let mut turn = world.broker.turn(Millis(START_MS));
+    for number in 0..20 {
+        // JSON writes each of these control characters as six bytes.
+        add_item(&mut turn, &format!("{number:02}{}", "\u{1}".repeat(8_170)));
+    }
+    drop(turn);
+    let (status, text) = world.ask("/stats");
+    assert_eq!(status, 200);
+    assert!(text.len() < 10_000_000, "{}", text.len());
+    assert!(text.contains("\"incomplete\":\"only the first 5 queues\""));
+}
+
+#[test]
 fn history_is_in_the_account_and_the_oldest_namespace_makes_room() {
     let world = World::new();
     let mut turn = world.broker.turn(Millis(START_MS));
