@@ -251,13 +251,13 @@ impl ListPastJobs {
         if self.text.is_empty() {
             return true;
         }
-        let has = |bytes: &[u8]| {
-            bodies
-                .masked(bytes)
-                .is_some_and(|seen| memmem::find(&seen, self.text.as_bytes()).is_some())
+        let has = |seen: &[u8]| memmem::find(seen, self.text.as_bytes()).is_some();
+        let has_error = |error: &[u8]| {
+            shown_error(error, Some(bodies)).is_some_and(|seen| has(seen.as_bytes()))
         };
-        entry.body.bytes.as_deref().is_some_and(has)
-            || entry.attempts.iter().any(|attempt| has(&attempt.error))
+        let body = entry.body.bytes.as_deref().and_then(|body| bodies.masked(body));
+        body.is_some_and(|seen| has(&seen))
+            || entry.attempts.iter().any(|attempt| has_error(&attempt.error))
     }
 
     /// The entries of a page. `next`: where the next page begins.

@@ -267,13 +267,23 @@ fn bodies_obey_their_rules() {
 /// Puts a job whose worker reports an exception, and that then ends.
 fn failed(world: &World, exception: &[u8]) -> u64 {
     let id = fail(world, exception);
+    end(world, id);
+    id
+}
+
+/// Ends a job, and adds this to the history.
+fn end(world: &World, id: u64) {
     assert_eq!(world.ask("DELETE", &format!("/jobs/{id}")).status, 204);
     world.api.collect_past_jobs();
-    id
 }
 
 /// Puts a job whose worker reports an exception.
 fn fail(world: &World, exception: &[u8]) -> u64 {
+    fail_with(world, None, &News::Exception(exception.into()))
+}
+
+/// Puts a job whose worker can send a warning, and fails then.
+fn fail_with(world: &World, warning: Option<&[u8]>, last: &News) -> u64 {
     let id = world.put(b"mail", NewJob::default(), b"x");
     let mut turn = world.broker.turn(world.now());
     let session = turn.open_session(0);
@@ -281,7 +291,10 @@ fn fail(world: &World, exception: &[u8]) -> u64 {
     caller.register(b"mail", None);
     let taken = caller.take_registered(GrabOrder::NewestFirst).value.map(|job| job.handout.id);
     assert_eq!(taken, Some(JobId(id)));
-    caller.fail(JobId(id), &News::Exception(exception.into())).value.unwrap();
+    if let Some(warning) = warning {
+        caller.report(JobId(id), &News::Warning(warning.into())).value.unwrap();
+    }
+    caller.fail(JobId(id), last).value.unwrap();
     turn.close_session(session);
     drop(turn);
     id
@@ -304,6 +317,15 @@ fn errors_of_workers_obey_the_rules_of_bodies() {
     assert_eq!(error_of(&world, id), Value::Null);
     let id = failed(&world, b"no route");
     assert_eq!(error_of(&world, id), "no route");
+    // The server keeps the end of long warnings. It does not begin like JSON, and has the value of a mask.
+    let warning = format!(r#"{{"text":"{}","pin":4711}}"#, "x".repeat(1_200));
+    let id = fail_with(&world, Some(warning.as_bytes()), &News::Fail);
+    end(&world, id);
+    assert_eq!(error_of(&world, id), Value::Null);
+    for (text, count) in [("route", 1), ("ann", 1), ("4711", 0)] {
+        let page = world.get(&format!("/queues/mail/history?text={text}"));
+        assert_eq!(ids(&page).len(), count, "{text}");
+    }
 
     let hidden = BodySettings { shown_to: Some(Role::Admin), ..BodySettings::default() };
     let world = World::with_anonymous(Role::Operator, hidden);
