@@ -25,16 +25,16 @@ const CAUSES: [(&str, DeathCause); 8] = [
 ];
 
 /// The fields that say which dead letters of a queue come back, and how fast.
-/// `sees_errors`: the client can see the errors of workers.
-pub(crate) fn fields(texts: &Texts, sees_errors: bool) -> Markup {
+/// `sees_bodies`: the client can see bodies, so it can choose by keys and errors, which can be parts of them.
+pub(crate) fn fields(texts: &Texts, sees_bodies: bool) -> Markup {
     let t = &texts.actions;
     html! {
         select name="cause" aria-label=(t.which_cause) {
             option value="" { (t.any_cause) }
             @for (name, cause) in CAUSES { option value=(name) { (texts.job.death(cause)) } }
         }
-        input name="key" autocomplete="off" placeholder=(t.key) aria-label=(t.key);
-        @if sees_errors {
+        @if sees_bodies {
+            input name="key" autocomplete="off" placeholder=(t.key) aria-label=(t.key);
             input name="error" autocomplete="off" placeholder=(t.text_in_error)
                 aria-label=(t.text_in_error);
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use broker::limits::DEAD_ERROR_BYTES_MAX;
+use broker::policy::Key;
 use hyper::body::Bytes;
 use serde::de::IgnoredAny;
 
@@ -115,6 +116,19 @@ impl BodySettings {
         shown.extend_from_slice(&json[at..]);
         Some(Cow::Owned(shown))
     }
+
+    /// Whether clients can search for a key: it is not a masked value. A key that is a longer part of a body
+    /// can have a masked value in it, but then only a client that knows the rest can find it.
+    pub(crate) fn shows_key(&self, key: &Key) -> bool {
+        let pointer = key.as_str().strip_prefix("json:");
+        pointer.is_none_or(|pointer| !self.masks.iter().any(|mask| is_within(pointer, mask)))
+    }
+}
+
+/// Whether a JSON pointer leads to the value of another one, or to a part of it.
+fn is_within(pointer: &str, other: &JsonPointer) -> bool {
+    let rest = pointer.strip_prefix(&*other.text);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a body can be JSON in UTF-16 or UTF-32: it begins with a byte order mark, or a zero byte

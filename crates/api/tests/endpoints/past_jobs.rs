@@ -381,6 +381,42 @@ fn errors_of_dead_letters_obey_the_rules_of_bodies() {
 }
 
 #[test]
+fn keys_of_dead_letters_obey_the_rules_of_bodies() {
+    let masks = vec![JsonPointer::parse("/card").unwrap()];
+    let world = World::with_bodies(BodySettings { masks, ..BodySettings::default() });
+    for (by, key, count) in [
+        ("json:/card/pin", "4711", 0),
+        ("json:/cardholder", "ann", 1),
+        ("regex:holder\":\"([a-z]*)", "ann", 1),
+    ] {
+        let by = Setting::UniqueBy(Some(by.parse().unwrap()));
+        let settings = [Setting::Retries(true), Setting::RetryLimit(0), by];
+        let rules = Rules(vec![Rule::new(["mail"], settings)]);
+        let _ = world.broker.turn(world.now()).set_policies(rules);
+        let body = br#"{"card":{"pin":4711},"cardholder":"ann"}"#;
+        world.put(b"mail", NewJob::default(), body);
+        world.kill_one("mail");
+        let asked = json!({
+            "kind": "redrive", "queue": "mail", "dry_run": true, "only": { "key": key },
+        });
+        let id = world.post("/operations", &asked).body["id"].clone();
+        world.pass(1_000);
+        let operation = world.get(&format!("/operations/{id}"));
+        assert_eq!((&operation["status"], &operation["done"]), (&json!("done"), &json!(count)));
+    }
+
+    let hidden = BodySettings { shown_to: Some(Role::Admin), ..BodySettings::default() };
+    let world = World::with_anonymous(Role::Operator, hidden);
+    world.put(b"mail", NewJob::default(), b"4711");
+    let asked = |only: Value| {
+        let asked = json!({ "kind": "redrive", "queue": "mail", "dry_run": true, "only": only });
+        world.post("/operations", &asked).status
+    };
+    assert_eq!(asked(json!({ "key": "4711" })), 401);
+    assert_eq!(asked(json!({ "cause": "released" })), 202);
+}
+
+#[test]
 fn each_entry_of_a_job_has_an_address() {
     let world = World::open();
     let settings = [Setting::History(true), Setting::HistoryBody(KeptBody::Full)];

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use engine::policy::Name;
+use engine::policy::{Key, Name};
 use engine::{
     AliasStats, Claim, ClaimKey, Held, ItemStats, JobId, JobStatus, JobTimes, KeptResult,
     Milestone, NotFound, QueueFacts, QueueId, QueueStats, Span, Totals, WorkProgress,
@@ -193,8 +193,8 @@ impl Turn<'_> {
     }
 
     /// Whether a key of a job has these bytes: see `Engine::has_key`.
-    pub fn has_key(&self, id: JobId, bytes: &[u8]) -> bool {
-        self.core.engine.has_key(id, bytes)
+    pub fn has_key(&self, id: JobId, bytes: &[u8], is_shown: impl Fn(&Key) -> bool) -> bool {
+        self.core.engine.has_key(id, bytes, is_shown)
     }
 
     /// The progress of a job. The reply waits until the job, or its end, is durable.

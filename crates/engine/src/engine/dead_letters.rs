@@ -11,7 +11,7 @@ use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Death, DeathCause, FailureCause, JobKind, State};
 use crate::limits::{DEATH_ENDS_MAX, PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::milestones::JobEnd;
-use crate::policy::{DeadTarget, Name, UniqueWindow};
+use crate::policy::{DeadTarget, Key, Name, UniqueWindow};
 use crate::queues::{Extension, parent_of};
 
 /// Why a job was not brought back. Nothing has changed.
@@ -387,13 +387,14 @@ impl Engine {
     }
 
     /// Whether a key of a job has these bytes, by the policy of the queue that a redrive would bring it
-    /// to: its unique key, or the key that the limits count for.
-    pub fn has_key(&self, id: JobId, bytes: &[u8]) -> bool {
+    /// to: its unique key, or the key that the limits count for. Only keys that are shown count.
+    pub fn has_key(&self, id: JobId, bytes: &[u8], is_shown: impl Fn(&Key) -> bool) -> bool {
         let Ok(slot) = self.slot(id) else { return false };
         let queue = self.queues[self.jobs[slot].queue()].name();
         let policy = self.look_up_policy(self.origin_of_dead(slot).unwrap_or(queue));
-        let unique = policy.unique.by.as_ref().map(|key| key.hash_of(bytes));
-        let group = policy.group_key().map(|key| key.hash_of(bytes));
+        let hash =
+            |key: Option<&Key>| key.filter(|&key| is_shown(key)).map(|key| key.hash_of(bytes));
+        let (unique, group) = (hash(policy.unique.by.as_ref()), hash(policy.group_key()));
         unique.is_some() && unique == self.jobs.unique_key(id)
             || group.is_some_and(|group| group == self.jobs.group_key(id))
     }

@@ -53,8 +53,10 @@ impl Api {
     ) -> Result<(types::Operation, Position), Problem> {
         let queue = self.turn().shown_name(&parse_name(&asked.queue)?);
         check(asked)?;
-        // The errors of workers can have parts of bodies, and the number of jobs tells which ones match.
-        if asked.only.as_ref().is_some_and(|only| only.error.is_some()) {
+        // Keys and the errors of workers can be parts of bodies, and the number of jobs tells which ones match.
+        // The letters can come from many queues, whose policies can change, so this is the same for all keys.
+        let is_part = |only: &types::DeadFilter| only.error.is_some() || only.key.is_some();
+        if asked.only.as_ref().is_some_and(is_part) {
             self.check_bodies(principal).map_err(|problem| problem.of_parameter("only"))?;
         }
         let to = self.target(asked, &queue)?;

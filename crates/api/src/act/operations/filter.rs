@@ -31,7 +31,7 @@ impl Filter {
     }
 
     /// Whether a dead letter of this queue is one of those that the client wants. `has_key` says
-    /// whether a key of the letter has these bytes. Values that `bodies` masks are not found.
+    /// whether a key of the letter has these bytes. Errors do not fit by values that `bodies` masks.
     pub(super) fn fits(
         &self,
         queue: &[u8],

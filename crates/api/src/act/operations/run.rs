@@ -171,7 +171,7 @@ impl Operation {
             OperationKind::Kick => matches!(state, State::Delayed | State::Buried),
             OperationKind::Redrive => match &status.facts.death {
                 Some(death) => {
-                    let has_key = |key: &[u8]| turn.has_key(id, key);
+                    let has_key = |key: &[u8]| turn.has_key(id, key, |by| bodies.shows_key(by));
                     // One that died after the start can have come back already.
                     state != State::Leased
                         && death.died <= self.started
@@ -423,9 +423,10 @@ impl Api {
             let death = turn.job_status(next.1).value.ok().and_then(|status| status.facts.death);
             let is_wanted = |death: &Death| {
                 // It can have died again meanwhile.
-                let has_key = |key: &[u8]| turn.has_key(next.1, key);
+                let bodies = &self.setup.bodies;
+                let has_key = |key: &[u8]| turn.has_key(next.1, key, |by| bodies.shows_key(by));
                 death.died <= operation.started
-                    && operation.only.fits(&operation.queue, death, &self.setup.bodies, has_key)
+                    && operation.only.fits(&operation.queue, death, bodies, has_key)
             };
             if !death.is_some_and(|death| is_wanted(&death)) {
                 turn.count_work(1);
