@@ -55,9 +55,9 @@ pub struct DeadFilter {
     /// They come from the queue with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// A key of theirs is this text: their unique key, or the key that the limits of their queue count
-    /// for. The policy of the queue that they came from says what their keys are. Only a client that sees
-    /// bodies can ask for this, and a key that is a value that the server masks is not found.
+    /// A key of theirs is this text of at most 64 KiB: their unique key, or the key that the limits of their
+    /// queue count for. The policy of the queue that they came from says what their keys are. Only a client
+    /// that sees bodies can ask for this, and a key that is a value that the server masks is not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Their error contains this text. Only a client that sees bodies can ask for this, and values that the server

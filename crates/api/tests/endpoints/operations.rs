@@ -685,6 +685,10 @@ fn dead_letters_are_chosen_by_their_keys() {
     };
     let count = |text: &str| found(json!({ "dry_run": true, "only": { "key": text } }));
     assert_eq!(["1", "2-acme", "2-acme+y", "acme", ""].map(count), [1, 1, 0, 0, 1]);
+    let long = "x".repeat(64 << 10);
+    assert_eq!(count(&long), 0);
+    let longer = json!({ "kind": "redrive", "queue": "dead", "only": { "key": long + "x" } });
+    assert_eq!(world.post("/operations", &longer).status, 400, "each letter would hash it");
     assert_eq!(found(json!({ "only": { "key": "3" } })), 1);
     assert_eq!((counts(&world, "mail")[0], counts(&world, "dead")[0]), (1, 3));
 }

@@ -9,7 +9,7 @@ use crate::claims::ClaimKey;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Death, DeathCause, FailureCause, JobKind, State};
-use crate::limits::{DEATH_ENDS_MAX, PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX};
+use crate::limits::{DEATH_ENDS_MAX, PUT_ENDS_MAX, QUEUE_NAME_BYTES_MAX, UNIT_BODY_BYTES};
 use crate::milestones::JobEnd;
 use crate::policy::{DeadTarget, Key, Name, UniqueWindow};
 use crate::queues::{Extension, parent_of};
@@ -392,9 +392,12 @@ impl Engine {
         let Ok(slot) = self.slot(id) else { return false };
         let queue = self.queues[self.jobs[slot].queue()].name();
         let policy = self.look_up_policy(self.origin_of_dead(slot).unwrap_or(queue));
-        let hash =
-            |key: Option<&Key>| key.filter(|&key| is_shown(key)).map(|key| key.hash_of(bytes));
-        let (unique, group) = (hash(policy.unique.by.as_ref()), hash(policy.group_key()));
+        let hash = |key: &Key| {
+            self.meter.count(bytes.len() / UNIT_BODY_BYTES);
+            key.hash_of(bytes)
+        };
+        let unique = policy.unique.by.as_ref().filter(|&key| is_shown(key)).map(hash);
+        let group = policy.group_key().filter(|&key| is_shown(key)).map(hash);
         unique.is_some() && unique == self.jobs.unique_key(id)
             || group.is_some_and(|group| group == self.jobs.group_key(id))
     }

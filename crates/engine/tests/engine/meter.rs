@@ -242,6 +242,26 @@ fn a_key_that_is_in_many_queues_is_looked_up_in_some() {
 }
 
 #[test]
+fn a_long_key_counts_as_often_as_a_redrive_hashes_it_for_a_letter() {
+    const UNITS: u64 = 16;
+    let mut world = World::new();
+    let key = |text: &str| Some(text.parse().expect("it is a key"));
+    let settings = [Setting::UniqueBy(key("prefix:1")), Setting::FairKey(key("prefix:2"))];
+    world.policies([Rule::new(["mail"], settings)]);
+    let client = world.open();
+    world.put_many(client, b"mail", 1, NewJob::default());
+    for (key, has_it) in [(&b"b"[..], true), (b"bo", true), (b"c", false)] {
+        let cost = world.cost(|engine, _| {
+            assert_eq!(engine.has_key(JobId(1), key, |_| true), has_it);
+        });
+        assert!(cost <= FEW, "{cost}");
+    }
+    let long = vec![b'b'; UNITS as usize * limits::UNIT_BODY_BYTES];
+    let cost = world.cost(|engine, _| assert!(!engine.has_key(JobId(1), &long, |_| true)));
+    assert!((2 * UNITS..=2 * UNITS + FEW).contains(&cost), "{cost}");
+}
+
+#[test]
 fn the_end_of_a_wait_counts_every_line_that_it_leaves() {
     let mut world = World::new();
     let waiter = world.open();

@@ -18,6 +18,9 @@ use crate::version::Condition;
 /// An operation can name at most this many jobs.
 const CHOSEN_MAX: usize = 10_000;
 
+/// The longest key that a redrive can look for, in bytes: it is hashed for each letter.
+const KEY_BYTES_MAX: usize = 64 << 10;
+
 /// The jobs that a redrive brings back in a second, if the client gives no rate: what killed the jobs
 /// may not bear more.
 const REDRIVE_RATE_PER_S: u32 = 100;
@@ -216,6 +219,10 @@ fn check(asked: &types::StartOperation) -> Result<(), Problem> {
     }
     if asked.kind != OperationKind::Redrive && (asked.only.is_some() || asked.dry_run) {
         return bad("only", "only a redrive has `only` or `dry_run`");
+    }
+    let key = asked.only.as_ref().and_then(|only| only.key.as_ref());
+    if key.is_some_and(|key| key.len() > KEY_BYTES_MAX) {
+        return bad("only", "a redrive looks for keys of at most 64 KiB");
     }
     if asked.kind == OperationKind::Remove && (asked.count.is_some() || asked.ids.is_some()) {
         return bad("count", "a queue is removed with all of its jobs");
