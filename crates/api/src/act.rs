@@ -18,7 +18,7 @@ pub(crate) mod sessions;
 
 use axum::body::Body;
 use axum::response::Response;
-use broker::{Answer, Refusal};
+use broker::{Answer, PutRefusal, Refusal};
 use http_api::{ReceiveError, Received, Sender, Unread, answer, complete, read_body};
 use hyper::StatusCode;
 use hyper::http::Extensions;
@@ -38,15 +38,18 @@ impl Api {
     }
 }
 
-/// Reads the body of a request. The guard has let only clients with a role pass.
+/// Reads the body of a request. The guard has let only clients with a role pass. `has_room`: see
+/// [`read_body`].
 async fn receive(
     body: Body,
     extensions: &Extensions,
     bytes_max: usize,
+    has_room: impl FnMut(usize) -> bool,
 ) -> Result<Received, Problem> {
     let unread = extensions.get::<Unread>().cloned().unwrap_or_else(Unread::without_broker);
-    read_body(body, bytes_max, Sender::Client, &unread).await.map_err(|error| {
+    read_body(body, bytes_max, Sender::Client, &unread, has_room).await.map_err(|error| {
         let kind = match error {
+            ReceiveError::NoRoom => return PutRefusal::MemoryFull.into(),
             ReceiveError::TooLong(_) => ProblemKind::TooLong,
             ReceiveError::Slow | ReceiveError::Broken => ProblemKind::BadRequest,
         };
@@ -68,7 +71,8 @@ async fn receive_json_of<T: DeserializeOwned>(
     extensions: &Extensions,
     bytes_max: usize,
 ) -> Result<T, Problem> {
-    let received = receive(body, extensions, bytes_max).await?;
+    // These requests must work when the memory is full: they can end jobs.
+    let received = receive(body, extensions, bytes_max, |_| true).await?;
     let bytes = received.bytes();
     parse_json(if bytes.is_empty() { b"{}" } else { bytes })
 }

@@ -146,7 +146,7 @@ async fn read_form(request: &mut Request, sender: Sender) -> Result<Form> {
     let unread = request.extensions().get::<Unread>().cloned();
     let unread = unread.unwrap_or_else(Unread::without_broker);
     let body = std::mem::take(request.body_mut());
-    let received = read_body(body, FORM_BYTES_MAX, sender, &unread).await;
+    let received = read_body(body, FORM_BYTES_MAX, sender, &unread, |_| true).await;
     let received = received
         .map_err(|error| Problem::new(ProblemKind::BadRequest, format!("the form: {error}")))?;
     let fields = form_urlencoded::parse(received.bytes()).into_owned().collect();

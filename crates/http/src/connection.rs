@@ -362,10 +362,20 @@ mod tests {
 
     /// A site that reads bodies of at most so many bytes, and sends them back.
     fn echo(bytes_max: usize, sender: Sender) -> Site {
+        echo_with_room(bytes_max, sender, usize::MAX)
+    }
+
+    /// Like `echo`. The memory has room for so many bytes at a time.
+    fn echo_with_room(bytes_max: usize, sender: Sender, room: usize) -> Site {
         let page = move |request: Request| async move {
             let unread = request.extensions().get::<Unread>().unwrap().clone();
-            complete(match read_body(request.into_body(), bytes_max, sender, &unread).await {
+            let body = request.into_body();
+            let has_room = |bytes| bytes <= room;
+            complete(match read_body(body, bytes_max, sender, &unread, has_room).await {
                 Ok(body) => answer(StatusCode::OK, TEXT, body.bytes().to_vec()),
+                Err(error @ ReceiveError::NoRoom) => {
+                    answer(StatusCode::INSUFFICIENT_STORAGE, TEXT, error.to_string())
+                }
                 Err(error @ ReceiveError::TooLong(_)) => {
                     answer(StatusCode::PAYLOAD_TOO_LARGE, TEXT, error.to_string())
                 }
@@ -402,6 +412,22 @@ mod tests {
             format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
         let cut = ask(echo(100, Sender::Client), endless);
         assert!(cut.starts_with("HTTP/1.1 413 ") && cut.ends_with("100 bytes"), "{cut}");
+    }
+
+    #[test]
+    fn a_body_without_room_in_the_memory_is_refused_before_it_is_there() {
+        let site = || echo_with_room(1_000, Sender::Client, 100);
+        let long = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\n";
+        let refused = ask(site(), long.to_owned());
+        assert!(refused.starts_with("HTTP/1.1 507 "), "{refused}");
+        // A body without a stated length is refused when it has become too long.
+        let chunked = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let chunks = "1f\r\n0123456789012345678901234567890\r\n".repeat(10);
+        let refused = ask(site(), format!("{chunked}{chunks}"));
+        assert!(refused.starts_with("HTTP/1.1 507 "), "{refused}");
+        let last = "0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let read = ask(site(), format!("{chunked}{}{last}", &chunks[..2 * 37]));
+        assert!(read.starts_with("HTTP/1.1 200 "), "{read}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use tokio::time::Instant;
@@ -44,6 +44,9 @@ pub enum ReceiveError {
     /// The body exceeds the limit of the page.
     #[error("the body is too long: the limit is {0} bytes")]
     TooLong(usize),
+    /// The memory has no room for the body.
+    #[error("the memory has no room for the body")]
+    NoRoom,
     /// The body, or a part of it, takes too long.
     #[error("the client sent the body too slowly")]
     Slow,
@@ -66,11 +69,27 @@ impl Received {
         &self.bytes
     }
 
+    /// Frees the bytes of the body, and counts the bytes of what was made of it instead.
+    pub fn replace(&mut self, bytes: usize) {
+        self.bytes = Vec::new();
+        self.count(bytes);
+    }
+
+    /// The bytes by which the buffer grows if it gets so many more.
+    fn growth(&self, more: usize) -> usize {
+        let free = self.bytes.capacity() - self.bytes.len();
+        // It gets twice its size, or more.
+        if more <= free { 0 } else { self.bytes.capacity().max(more) }
+    }
+
     fn add(&mut self, part: &Bytes) {
         self.bytes.extend_from_slice(part);
-        let grown = self.bytes.capacity() - self.counted;
-        self.counted += grown;
-        self.unread.count(grown as i64);
+        self.count(self.bytes.capacity());
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.unread.count(bytes as i64 - self.counted as i64);
+        self.counted = bytes;
     }
 }
 
@@ -81,14 +100,22 @@ impl Drop for Received {
 }
 
 /// Reads the body of a request. The body has at most `bytes_max` bytes, and `sender` limits its time.
-/// `unread` is in the extensions of the request.
+/// `unread` is in the extensions of the request. `has_room` says whether the memory has room for so many
+/// bytes: first for the whole body, if the client says how long it is, and then each time when the buffer
+/// grows. Other bodies can come meanwhile.
 pub async fn read_body(
     body: Body,
     bytes_max: usize,
     sender: Sender,
     unread: &Unread,
+    mut has_room: impl FnMut(usize) -> bool,
 ) -> Result<Received, ReceiveError> {
     let began = Instant::now();
+    // A body that is too long is refused for that reason.
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if !has_room(announced.min(bytes_max)) {
+        return Err(ReceiveError::NoRoom);
+    }
     let mut body = Limited::new(body, bytes_max);
     let mut received = Received { bytes: Vec::new(), counted: 0, unread: unread.clone() };
     loop {
@@ -99,6 +126,10 @@ pub async fn read_body(
             Some(Ok(frame)) => {
                 // Ignore trailers.
                 if let Some(part) = frame.data_ref() {
+                    let growth = received.growth(part.len());
+                    if growth > 0 && !has_room(growth) {
+                        return Err(ReceiveError::NoRoom);
+                    }
                     received.add(part);
                 }
             }
@@ -107,5 +138,30 @@ pub async fn read_body(
             }
             Some(Err(_)) => return Err(ReceiveError::Broken),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{Broker, EngineSetup, Millis};
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn what_was_made_of_a_body_is_in_the_account_instead() {
+        let broker = Broker::memory(EngineSetup::default(), Millis(0));
+        let before = broker.memory_usage().used_bytes;
+        let counted = || broker.memory_usage().used_bytes - before;
+        let unread = Unread::new(broker.clone());
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let body = Body::from("x".repeat(1_000));
+        let read = read_body(body, 1_000, Sender::Client, &unread, |_| true);
+        let mut received = runtime.block_on(read).unwrap();
+        assert!((1_000..=2_000).contains(&counted()), "{}", counted());
+        received.replace(3_000);
+        assert_eq!((counted(), received.bytes()), (3_000, &b""[..]));
+        drop(received);
+        assert_eq!(counted(), 0);
     }
 }

@@ -68,6 +68,14 @@ struct Jobs {
     in_lines: bool,
 }
 
+impl Jobs {
+    /// The memory of the jobs.
+    fn bytes(&self) -> usize {
+        let bodies: usize = self.all.iter().map(|asked| asked.body.len()).sum();
+        self.all.capacity() * size_of::<Asked>() + bodies
+    }
+}
+
 /// Puts one job, or many.
 #[utoipa::path(
     post,
@@ -112,23 +120,30 @@ pub(crate) async fn post_jobs(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let received = receive(body, &head.extensions, api.setup.body_bytes_max).await?;
+    // As in the other protocols, the body of a put is received only if it fits into the memory.
+    let has_room = |bytes| api.turn().admits_body(bytes);
+    let mut received = receive(body, &head.extensions, api.setup.body_bytes_max, has_room).await?;
     let jobs = parse_jobs(&head, received.bytes())?;
-    match idempotency_key(&head.headers)? {
-        None => Ok(api.put_jobs(queue, jobs, principal.client()).await?.response()),
-        Some(key) => {
-            let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-            let uri = head.uri.to_string();
-            let asked = sha256(&[uri.as_bytes(), b"\n", kind, b"\n", received.bytes()].concat());
-            let (own, client) = (api.clone(), principal.client());
-            let work = async move {
-                // The bytes stay in the account of memory until the jobs are put.
-                let _received = received;
-                own.put_jobs(queue, jobs, client).await
-            };
-            api.act.once.run(&api, (principal.name, key), asked, work).await
-        }
+    let named = idempotency_key(&head.headers)?.map(|key| (key, sum(&head, received.bytes())));
+    // The jobs have copies of their bodies, and can wait for the log. They stay in the account of memory
+    // until they are put.
+    received.replace(jobs.bytes());
+    let (own, client) = (api.clone(), principal.client());
+    let work = async move {
+        let _counted = received;
+        own.put_jobs(queue, jobs, client).await
+    };
+    match named {
+        None => Ok(work.await?.response()),
+        Some((key, asked)) => api.act.once.run(&api, (principal.name, key), asked, work).await,
     }
+}
+
+/// The SHA-256 of all bytes of a request that matter.
+fn sum(head: &Parts, body: &[u8]) -> [u8; 32] {
+    let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    let uri = head.uri.to_string();
+    sha256(&[uri.as_bytes(), b"\n", kind, b"\n", body].concat())
 }
 
 /// The name that the client gave this request.

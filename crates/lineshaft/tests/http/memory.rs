@@ -13,6 +13,7 @@ use testkit::client::Client;
 use crate::Site;
 use crate::exposition::Page;
 use crate::packet;
+use crate::request::Peer;
 use crate::running::wait_for;
 
 /// The number of connections that begin a put and do not complete it.
@@ -126,7 +127,9 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
         ["--data", "d", "--sync", "never", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
     let limit = |size| {
         let bodies = ("LINESHAFT_MEMORY_BODIES", "off");
-        [("LINESHAFT_LIMITS_MEMORY", size), ("LINESHAFT_IO_THREADS", io_threads), bodies]
+        let anonymous = ("LINESHAFT_HTTP_ANONYMOUS", "operator");
+        let threads = ("LINESHAFT_IO_THREADS", io_threads);
+        [("LINESHAFT_LIMITS_MEMORY", size), threads, bodies, anonymous]
     };
     let mut site = Site::start_with(folder.path(), &arguments, &limit("48MiB"));
     assert!(site.server.stdout().contains("at most 48.0 MiB"), "{}", site.server.stdout());
@@ -156,6 +159,13 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     let mut reply = [0; 12];
     kestrel.read_exact(&mut reply).unwrap();
     assert_eq!(&reply, b"NOT_STORED\r\n");
+    // A put over HTTP is refused before its body comes.
+    let mut http = Peer::connect(&site.http);
+    let head =
+        "POST /api/v1/queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n";
+    http.send(head.as_bytes());
+    let refused = http.answer(true);
+    assert!(refused.status == 507 && refused.body.contains("memory-full"), "{refused:?}");
 
     let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
     for _ in 0..300 {
