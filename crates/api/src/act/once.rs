@@ -95,7 +95,10 @@ impl Once {
         let done = tokio::spawn(async move {
             let _permit = permit;
             let reply = work.await?;
-            running.complete(&reply, door.now());
+            // A request that has changed nothing can be sent again.
+            if reply.has_put {
+                running.complete(&reply, door.now());
+            }
             Ok(reply)
         });
         // A panic there has been reported. It ends this request, too.
@@ -109,7 +112,7 @@ impl Once {
     }
 }
 
-/// A request that runs. If it fails, its key is free again.
+/// A request that runs. If it puts nothing, its key is free again.
 struct Running {
     once: Once,
     key: Option<Key>,

@@ -34,13 +34,15 @@ pub(crate) struct PutReply {
     kind: &'static str,
     location: Option<String>,
     pub(super) body: Vec<u8>,
+    /// Whether a job was put. The lines of a reply can all be refusals.
+    pub(super) has_put: bool,
 }
 
 impl PutReply {
     /// A reply with this body, for tests.
     #[cfg(test)]
     pub(super) fn of(body: Vec<u8>) -> PutReply {
-        PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body }
+        PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body, has_put: true }
     }
 
     pub(super) fn response(self) -> Response {
@@ -266,16 +268,17 @@ impl Api {
             let location = Some(format!("{PREFIX}/jobs/{}", id.0));
             let (status, kind) = (StatusCode::CREATED, "application/json");
             let body = as_json(&types::Put { id: id.0, queue: shown_name(&queue) });
-            return Ok(PutReply { status, kind, location, body });
+            return Ok(PutReply { status, kind, location, body, has_put: true });
         }
         // A line does not repeat the name of the queue, which can be long.
         let shown = |id: JobId| as_json(&types::PutLine { id: id.0 });
+        let has_put = results.iter().any(Result::is_ok);
         let mut body = Vec::new();
         for result in results {
             body.extend(result.map_or_else(|refusal| as_json(&Problem::from(refusal)), shown));
             body.push(b'\n');
         }
-        Ok(PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body })
+        Ok(PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body, has_put })
     }
 
     /// Puts jobs, and waits until they are durable. A refused job does not stop the others. `client`:

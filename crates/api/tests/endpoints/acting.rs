@@ -267,6 +267,31 @@ fn a_request_with_the_same_key_changes_nothing_again() {
 }
 
 #[test]
+fn lines_use_their_key_if_one_of_them_is_put() {
+    let world = World::open();
+    let send = |key: &str| {
+        let headers = [("idempotency-key", key), ("content-type", "application/x-ndjson")];
+        let reply = world.post_as("/queues/q/jobs", &headers, b"{}\n{}\n");
+        let lines = reply.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines = lines.map(|line| serde_json::from_slice::<serde_json::Value>(line).unwrap());
+        let statuses: Vec<serde_json::Value> = lines.map(|line| line["status"].clone()).collect();
+        (statuses, reply.headers.contains_key("idempotency-replayed"))
+    };
+    world.broker.drain();
+    assert_eq!(send("k"), (vec![json!(503), json!(503)], false));
+    world.broker.end_drain();
+    for is_replayed in [false, true] {
+        assert_eq!(send("k"), (vec![json!(null), json!(null)], is_replayed));
+    }
+    assert_eq!(world.get("/queues/q")["ready"], 2);
+    world.broker.set_job_count_limit(Some(3));
+    for is_replayed in [false, true] {
+        assert_eq!(send("l"), (vec![json!(null), json!(507)], is_replayed));
+    }
+    assert_eq!(world.get("/queues/q")["ready"], 3);
+}
+
+#[test]
 fn a_worker_takes_a_job_and_ends_its_lease() {
     let world = World::open();
     let take = || world.post("/take", &json!({ "queues": ["mail", "other"] }));
