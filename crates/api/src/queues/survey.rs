@@ -8,13 +8,12 @@
 //! A survey of 100,000 queues takes 30 to 40 MB. So requests that have ended must not keep old
 //! ones: see [`Surveys::with_current`].
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use broker::{Broker, Millis, QueueCursor, QueueFacts, QueueStats};
-use http_api::Door;
+use broker::{Broker, Millis, QueueCursor, QueueFacts, QueueStats, Turn};
+use http_api::{Door, between_turns};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
@@ -233,30 +232,50 @@ impl Surveys {
     }
 }
 
+/// Reads the next rows in one turn. At the end, returns the moment by both clocks.
+fn next_rows(
+    turn: &mut Turn<'_>,
+    cursor: &mut QueueCursor,
+    rows: &mut Vec<Row>,
+) -> Option<(Millis, Millis)> {
+    turn.begin_slice();
+    while !turn.slice_is_spent() {
+        let Some(queue) = turn.next_queue(cursor) else {
+            return Some((turn.now(), turn.wall_at(turn.now())));
+        };
+        rows.push(Row {
+            name: turn.queue_name(queue).into(),
+            stats: turn.queue_stats_of(queue),
+            facts: turn.queue_facts_of(queue),
+            rates: None,
+        });
+    }
+    None
+}
+
 async fn walk(walking: Walking) {
     let surveys = &walking.0;
-    let (mut cursor, mut rows) = (QueueCursor::default(), Vec::new());
-    let mut in_turns = Duration::ZERO;
-    let walk = surveys.door.slices(|turn| {
-        let began = Instant::now();
-        let flow = loop {
-            let Some(queue) = turn.next_queue(&mut cursor) else {
-                break ControlFlow::Break((turn.now(), turn.wall_at(turn.now())));
-            };
-            rows.push(Row {
-                name: turn.queue_name(queue).into(),
-                stats: turn.queue_stats_of(queue),
-                facts: turn.queue_facts_of(queue),
-                rates: None,
-            });
-            if turn.slice_is_spent() {
-                break ControlFlow::Continue(());
-            }
+    let door = &surveys.door;
+    // A list that grows copies all its rows. In a turn, all clients would wait for that, so each turn has a
+    // short list of its own. Usually, the long list never grows, even if clients make queues meanwhile.
+    let known = door.turn().totals().queues as usize;
+    let (mut rows, mut part) = (Vec::with_capacity(known + known / 8), Vec::new());
+    let (mut cursor, mut in_turns) = (QueueCursor::default(), Duration::ZERO);
+    let (taken, taken_wall) = loop {
+        let end = {
+            let mut turn = door.turn();
+            let began = Instant::now();
+            let end = next_rows(&mut turn, &mut cursor, &mut part);
+            in_turns += began.elapsed();
+            end
         };
-        in_turns += began.elapsed();
-        flow
-    });
-    let (taken, taken_wall) = walk.await;
+        rows.append(&mut part);
+        if let Some(moments) = end {
+            break moments;
+        }
+        between_turns().await;
+    };
+    rows.shrink_to_fit();
     let name_bytes: usize = rows.iter().map(|row| row.name.len()).sum();
     let places_bytes = Key::ALL.len() * size_of::<u32>();
     let bytes = rows.capacity() * (size_of::<Row>() + places_bytes) + name_bytes;

@@ -173,6 +173,23 @@ fn many_queues_take_many_turns_and_none_is_missing() {
     drop(world);
 }
 
+/// The test has no clock for a copy. But a list that has grown has room for many more rows.
+#[test]
+fn the_list_of_queues_does_not_grow_while_the_queues_are_read() {
+    let bytes_of = |queues: u32| {
+        let world = World::new();
+        for queue in 0..queues {
+            world.put(format!("q{queue:05}").as_bytes(), NewJob::default(), b"x");
+        }
+        let before = world.broker.memory_usage().used_bytes;
+        assert_eq!(world.get("/queues")["total"], queues + 1, "with `default`");
+        world.broker.memory_usage().used_bytes - before
+    };
+    let (few, more) = (bytes_of(1_023), bytes_of(1_024));
+    assert!(few > 100_000, "{few}: the list is in the account");
+    assert!((few..few + 10_000).contains(&more), "{few} {more}: one row more");
+}
+
 /// A runtime like that of a site, but with only one thread for long work. Its time stands still.
 fn site_with_one_thread() -> Runtime {
     let mut builder = Builder::new_current_thread();
