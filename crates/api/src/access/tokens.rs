@@ -307,16 +307,18 @@ fn read_if_changed(
     if known == Some(stamp) {
         return Ok(None);
     }
+    let bytes =
+        operator_file::read_regular(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let file = TokenFile::parse(&text)?;
+    // A file with a mistake is read again and again, so do not warn of it each time.
     if metadata.mode() & 0o022 != 0 {
         tracing::warn!(
             "{}: other users can write this file and so give themselves rights; run chmod 600",
             path.display()
         );
     }
-    let bytes =
-        operator_file::read_regular(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
-    let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
-    Ok(Some((Some(stamp), TokenFile::parse(&text)?)))
+    Ok(Some((Some(stamp), file)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! Who can do what: tokens, certificates, roles, and the record of changes.
 
+use std::fs::Permissions;
 use std::num::NonZeroU32;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::AccessSettings;
 use api::tokens::{Entry, EntryKind, TokenFile, new_token};
@@ -14,6 +17,8 @@ use hyper::Request;
 use origin::{Gate, Names, Reach};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::routes::{documented, filled};
 use crate::world::{Reply, World, request};
@@ -131,6 +136,49 @@ fn removed_tokens_stop_working_and_a_broken_file_changes_nothing() {
     std::fs::remove_file(&guarded.path).unwrap();
     guarded.world.api.read_tokens();
     assert_eq!(guarded.ask_as(&guarded.tokens[2], "GET", "/server").status, 401);
+}
+
+/// Counts the warnings of a thread.
+struct Warnings(Arc<AtomicUsize>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, _event: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+#[test]
+fn a_token_file_that_others_can_write_causes_one_warning_when_it_can_be_read() {
+    let guarded = Guarded::new(Role::Viewer);
+    let count = Arc::new(AtomicUsize::new(0));
+    let look = |text: &str| {
+        std::fs::write(&guarded.path, text).unwrap();
+        std::fs::set_permissions(&guarded.path, Permissions::from_mode(0o664)).unwrap();
+        for _ in 0..3 {
+            guarded.world.api.read_tokens();
+        }
+        count.swap(0, Ordering::Relaxed)
+    };
+    tracing::subscriber::with_default(Warnings(count.clone()), || {
+        assert_eq!(look("[[token]]\nname = \"x\"\n"), 0, "it has no role");
+        assert_eq!(look(&guarded.file.written()), 1);
+    });
 }
 
 #[test]
