@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::response::Response;
 use broker::Millis;
+use http_api::Door;
 use hyper::header::{HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
 
@@ -19,11 +20,13 @@ use crate::state::Api;
 const AGE_MAX_MS: u64 = 3_600_000;
 /// Limit of responses.
 const RESPONSES_MAX: usize = 100_000;
-/// Limit of the bytes of all responses and keys.
+/// Limit of the bytes of all responses and keys, and their part of the limit of memory: no request frees
+/// them.
 const BYTES_MAX: usize = 16 << 20;
+const MEMORY_SHARE: u64 = 16;
 
 /// The name of the client, and the key that it gave.
-type Key = (Arc<str>, String);
+type Key = (Arc<str>, Arc<str>);
 
 /// Limit of requests with a key that run at a time. They do not end with their connections, so the
 /// limit of connections does not limit them.
@@ -54,9 +57,10 @@ struct Kept {
 /// The keys of one client.
 #[derive(Debug, Default)]
 struct OfClient {
-    requests: HashMap<String, Known>,
+    /// The entries are small, because a table has many free ones.
+    requests: HashMap<Arc<str>, Box<Known>>,
     /// The keys of complete requests, the oldest one first.
-    order: VecDeque<(Millis, String)>,
+    order: VecDeque<(Millis, Arc<str>)>,
     bytes: usize,
 }
 
@@ -84,20 +88,20 @@ impl Once {
             Problem::new(ProblemKind::Unavailable, why)
         };
         let permit = self.running.clone().try_acquire_owned().map_err(busy)?;
-        if let Some(reply) = self.kept().begin(&key, asked, api.setup.door.now())? {
+        let door = api.setup.door.clone();
+        if let Some(reply) = self.change(&door, |kept| kept.begin(&key, asked, door.now()))? {
             let mut response = reply.response();
             let replayed = HeaderName::from_static("idempotency-replayed");
             response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
             return Ok(response);
         }
-        let (once, door) = (self.clone(), api.setup.door.clone());
-        let running = Running { once, key: Some(key) };
+        let running = Running { once: self.clone(), key: Some(key) };
         let done = tokio::spawn(async move {
             let _permit = permit;
             let reply = work.await?;
             // A request that has changed nothing can be sent again.
             if reply.has_put {
-                running.complete(&reply, door.now());
+                running.complete(&reply, &door);
             }
             Ok(reply)
         });
@@ -105,6 +109,15 @@ impl Once {
         let reply: Result<PutReply, Problem> =
             done.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         Ok(reply?.response())
+    }
+
+    /// Changes what is kept, and counts it as memory in use.
+    fn change<T>(&self, door: &Door, change: impl FnOnce(&mut Kept) -> T) -> T {
+        let mut kept = self.kept();
+        let before = kept.bytes;
+        let changed = change(&mut kept);
+        door.broker().add_outside_bytes(kept.bytes as i64 - before as i64);
+        changed
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -119,10 +132,13 @@ struct Running {
 }
 
 impl Running {
-    fn complete(mut self, reply: &PutReply, now: Millis) {
-        if let Some(key) = self.key.take() {
-            self.once.kept().keep(&key, reply, now);
-        }
+    fn complete(mut self, reply: &PutReply, door: &Door) {
+        let now = door.now();
+        let Some(key) = self.key.take() else { return };
+        let limit = door.broker().memory_usage().limit_bytes;
+        let share = limit.map_or(u64::MAX, |limit| limit / MEMORY_SHARE);
+        let bytes_max = BYTES_MAX.min(usize::try_from(share).unwrap_or(usize::MAX));
+        self.once.change(door, |kept| kept.keep(&key, reply, now, bytes_max));
     }
 }
 
@@ -159,22 +175,24 @@ impl Kept {
                 Some(reply) => Ok(Some(reply.clone())),
             },
             Entry::Vacant(place) => {
-                place.insert(Known { asked, reply: None });
+                place.insert(Box::new(Known { asked, reply: None }));
                 Ok(None)
             }
         }
     }
 
-    fn keep(&mut self, (client, key): &Key, reply: &PutReply, now: Millis) {
+    fn keep(&mut self, (client, key): &Key, reply: &PutReply, now: Millis, bytes_max: usize) {
         let Some(of_client) = self.clients.get_mut(client) else { return };
         let Some(known) = of_client.requests.get_mut(key) else { return };
-        known.reply = Some(reply.clone());
-        let bytes = bytes_of(key, reply);
+        // The copy has no free room.
+        let reply = reply.clone();
+        let bytes = bytes_of(key, &reply);
+        known.reply = Some(reply);
         of_client.order.push_back((now, key.clone()));
         of_client.bytes += bytes;
         self.bytes += bytes;
         self.count += 1;
-        while self.count > RESPONSES_MAX || self.bytes > BYTES_MAX {
+        while self.count > RESPONSES_MAX || self.bytes > bytes_max {
             // There are few clients, because each one has a name of the token file.
             let largest = self.clients.iter().max_by_key(|(_, of_client)| of_client.bytes);
             let Some(client) = largest.map(|(client, _)| client.clone()) else { break };
@@ -211,8 +229,10 @@ impl Kept {
     fn forget_oldest(&mut self, client: &Arc<str>) {
         let Some(of_client) = self.clients.get_mut(client) else { return };
         let Some((_, key)) = of_client.order.pop_front() else { return };
-        if let Some(Known { reply: Some(reply), .. }) = of_client.requests.remove(&key) {
-            let bytes = bytes_of(&key, &reply);
+        if let Some(known) = of_client.requests.remove(&key)
+            && let Some(reply) = &known.reply
+        {
+            let bytes = bytes_of(&key, reply);
             of_client.bytes -= bytes;
             self.bytes -= bytes;
             self.count -= 1;
@@ -223,8 +243,12 @@ impl Kept {
     }
 }
 
+/// The memory of a complete request.
 fn bytes_of(key: &str, reply: &PutReply) -> usize {
-    size_of::<(String, Known)>() + 2 * key.len() + reply.body.len()
+    let entries = size_of::<(Arc<str>, Box<Known>)>() + size_of::<(Millis, Arc<str>)>();
+    // A table has up to as many free entries as used ones, and an `Arc` has two counts.
+    let shared_key = 2 * size_of::<usize>() + key.len();
+    2 * entries + size_of::<Known>() + shared_key + reply.heap_bytes()
 }
 
 #[cfg(test)]
@@ -235,12 +259,12 @@ mod tests {
     fn a_client_pushes_out_only_its_own_keys() {
         let mut kept = Kept::default();
         let reply = PutReply::of(vec![b'x'; 1 << 20]);
-        let key = |client: &str, number: u32| -> Key { (client.into(), number.to_string()) };
+        let key = |client: &str, number: u32| -> Key { (client.into(), number.to_string().into()) };
         let mut put = |client: &str, number| {
             let key = key(client, number);
             let known = kept.begin(&key, [0; 32], Millis(u64::from(number))).unwrap();
             if known.is_none() {
-                kept.keep(&key, &reply, Millis(u64::from(number)));
+                kept.keep(&key, &reply, Millis(u64::from(number)), BYTES_MAX);
             }
             (known.is_some(), kept.bytes <= BYTES_MAX)
         };
@@ -260,7 +284,7 @@ mod tests {
         kept.release(&failed);
         assert!(kept.clients.is_empty());
         assert!(kept.begin(&done, [0; 32], Millis(0)).unwrap().is_none());
-        kept.keep(&done, &reply, Millis(5));
+        kept.keep(&done, &reply, Millis(5), BYTES_MAX);
         assert!(kept.begin(&done, [0; 32], Millis(AGE_MAX_MS)).unwrap().is_some());
         assert!(kept.begin(&done, [1; 32], Millis(AGE_MAX_MS)).is_err());
         assert!(kept.begin(&done, [0; 32], Millis(5 + AGE_MAX_MS)).unwrap().is_none());

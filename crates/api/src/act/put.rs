@@ -33,7 +33,7 @@ pub(crate) struct PutReply {
     status: StatusCode,
     kind: &'static str,
     location: Option<String>,
-    pub(super) body: Vec<u8>,
+    body: Vec<u8>,
     /// Whether a job was put. The lines of a reply can all be refusals.
     pub(super) has_put: bool,
 }
@@ -43,6 +43,11 @@ impl PutReply {
     #[cfg(test)]
     pub(super) fn of(body: Vec<u8>) -> PutReply {
         PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body, has_put: true }
+    }
+
+    /// The memory that the reply has outside of this value.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.body.capacity() + self.location.as_ref().map_or(0, String::capacity)
     }
 
     pub(super) fn response(self) -> Response {
@@ -137,7 +142,9 @@ pub(crate) async fn post_jobs(
     };
     match named {
         None => Ok(work.await?.response()),
-        Some((key, asked)) => api.act.once.run(&api, (principal.name, key), asked, work).await,
+        Some((key, asked)) => {
+            api.act.once.run(&api, (principal.name, key.into()), asked, work).await
+        }
     }
 }
 

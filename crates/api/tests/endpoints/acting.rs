@@ -267,6 +267,38 @@ fn a_request_with_the_same_key_changes_nothing_again() {
 }
 
 #[test]
+fn keys_are_in_the_account_of_memory_and_take_a_part_of_the_limit() {
+    let world = World::open();
+    let used = || world.broker.memory_usage().used_bytes;
+    // The job ends, so that only its key stays. The memory of the first job may stay, too.
+    let send = |number: u32| {
+        let key = format!("{number:0>200}");
+        let put = world.post_as("/queues/default/jobs", &[("idempotency-key", &key)], b"x");
+        let is_kept = put.headers.contains_key("idempotency-replayed");
+        if !is_kept {
+            let ended = world.ask("DELETE", &format!("/jobs/{}", put.body["id"]));
+            assert_eq!(ended.status, 204);
+        }
+        is_kept
+    };
+    assert!(!send(0));
+    let before = used();
+    (1..=1_000).for_each(|number| assert!(!send(number)));
+    let grown = used() - before;
+    assert!((410_000..600_000).contains(&grown), "{grown}");
+    assert!(send(1), "it is kept");
+    // The keys have a sixteenth of the memory.
+    world.broker.set_memory_limit(Some(16 * 400_000));
+    assert!(!send(1_001));
+    let grown = used() - before;
+    assert!((350_000..410_000).contains(&grown), "{grown}");
+    assert!(send(1_000) && !send(1), "the oldest keys are forgotten");
+    world.pass(3_600_000);
+    assert!(!send(1_002));
+    assert!(used() < before + 10_000, "an hour is over: {}", used());
+}
+
+#[test]
 fn lines_use_their_key_if_one_of_them_is_put() {
     let world = World::open();
     let send = |key: &str| {
