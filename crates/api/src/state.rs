@@ -162,7 +162,7 @@ impl Api {
     pub fn tick(&self) {
         self.go_on_with_operations();
         self.access.tokens.look_soon();
-        self.act.leases.look(&self.setup.door);
+        self.act.leases.end_due(&self.setup.door);
         self.record_soon();
         self.collect_soon();
         self.tell_tick();

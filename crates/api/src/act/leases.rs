@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use broker::{
     Answer, Event, Handout, JobId, JobStatus, Millis, Need, Patience, PutRefusal, State, Turn,
 };
-use http_api::{Door, DoorSession, SessionKind};
+use http_api::{Door, DoorSession, SessionKind, between_turns};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 use tokio::sync::Semaphore;
@@ -39,8 +39,8 @@ const WAIT_S_MAX: u32 = 60;
 const TIMEOUT_S_MAX: u32 = 86_400;
 /// The lease of a job without a ttr, if the client asks for none.
 const TIMEOUT_S: u32 = 60;
-/// At each look, at most this many leases end. Each one takes two turns.
-const ENDS_MAX: usize = 256;
+/// So many leases end before other requests of the site come. Each one takes two turns.
+const ENDS_AT_ONCE: usize = 32;
 
 /// Limit of requests that wait for a job. Each takes a connection of the site, and others must get in.
 const WAITING_MAX: usize = 64;
@@ -91,24 +91,42 @@ impl Leases {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends leases whose time is over.
-    pub(crate) fn look(&self, door: &Door) {
+    /// Ends the leases whose time is over: the first ones now, and the others in a task. Must be called in
+    /// the runtime of the site.
+    pub(crate) fn end_due(&self, door: &Door) {
+        if self.end_some(door) {
+            let (leases, door) = (self.clone(), door.clone());
+            tokio::spawn(async move {
+                loop {
+                    between_turns().await;
+                    if !leases.end_some(&door) {
+                        break;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Ends some leases whose time is over. Returns whether there can be more.
+    fn end_some(&self, door: &Door) -> bool {
         let now = door.now();
         let is_over = |lease: &Arc<Lease>| *lease.until() <= now;
         let mut open = self.open();
         let over: Vec<String> = open
             .iter()
             .filter(|(_, lease)| is_over(lease))
-            .take(ENDS_MAX)
+            .take(ENDS_AT_ONCE)
             .map(|(name, _)| name.clone())
             .collect();
         let over: Vec<Arc<Lease>> = over.iter().filter_map(|name| open.remove(name)).collect();
         drop(open);
+        let has_more = over.len() == ENDS_AT_ONCE;
         // This happens without the lock of the table. The end of each value closes a session, whose worker
         // would count as one that left. If the ttr has ended the lease before, the worker has no job.
         for lease in over {
             let _ = door.turn().caller(lease.session.id()).time_out(lease.id);
         }
+        has_more
     }
 }
 

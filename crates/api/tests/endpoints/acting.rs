@@ -408,6 +408,26 @@ fn a_job_goes_back_when_its_lease_is_over() {
 }
 
 #[test]
+fn many_leases_whose_time_is_over_end_soon_and_let_other_requests_come_between() {
+    let world = World::open();
+    for _ in 0..1_000 {
+        world.put(b"mail", NewJob::default(), b"x");
+        let taken = world.post("/take", &json!({ "queues": ["mail"], "timeout_s": 1 }));
+        assert_eq!(taken.status, 200, "{taken:?}");
+    }
+    let leased = || world.broker.turn(world.now()).queue_stats(b"mail").unwrap().leased;
+    world.pass(1_000);
+    assert_eq!(leased(), 1_000);
+    world.tick();
+    assert!(leased() > 500, "{}: they do not all end at once", leased());
+    for _ in 0..100 {
+        world.pass(1);
+    }
+    assert_eq!(leased(), 0);
+    assert_eq!(world.get("/server")["totals"]["sessions"], 0);
+}
+
+#[test]
 fn a_lease_whose_time_is_over_is_a_failed_attempt_and_no_lost_worker() {
     let world = World::open();
     let settings = [Setting::Retries(true), Setting::RetryDisconnect(false)];
