@@ -1,7 +1,8 @@
 //! The operator's order that another node should lead: whether this leader obeys, and when.
 //!
 //! The leader serves until the other node has applied all groups that existed when the order came.
-//! So clients wait only for what changes while the leader stops.
+//! So clients wait only for what changes while the leader stops. The node must also say that it can
+//! lead: else the leader would resign, and perhaps nobody could claim.
 
 use nats::hints::{Hint, Order};
 use replica::report::Report;
@@ -82,13 +83,18 @@ impl Handover {
             return None;
         }
         match report {
-            Some(report) if report.applied >= self.goal => {
+            Some(report) if report.applied >= self.goal && !report.cannot_lead => {
                 self.state = State::Begun;
                 return Some(self.name.clone());
             }
+            // After a start, the node needs some of this time for its first check of the stream's servers.
             Some(report) if now_ms >= self.until_ms => {
-                let behind = self.goal - report.applied;
-                self.state = State::Refused(format!("the node is {behind} groups behind"));
+                let behind = self.goal.saturating_sub(report.applied);
+                self.state = State::Refused(if behind > 0 {
+                    format!("the node is {behind} groups behind")
+                } else {
+                    "the node says that it cannot lead now".to_owned()
+                });
             }
             None if now_ms >= self.until_ms => {
                 let why = "the node does not follow this leader: it has no link to it";
@@ -174,6 +180,24 @@ mod tests {
                 "the operator must ask again"
             );
         }
+    }
+
+    #[test]
+    fn the_lead_stays_while_the_node_says_that_it_cannot_lead() {
+        let refuses = Report { cannot_lead: true, ..applied(100) };
+        // Its check of the stream's servers turned bad after the order.
+        let mut handover = ordered(&hint());
+        assert_eq!(handover.decide(1100, Some(refuses)), None);
+        assert_eq!(handover.decide(1200, Some(applied(100))).as_deref(), Some("two"));
+
+        let mut handover = ordered(&hint());
+        assert_eq!(handover.decide(1000 + CATCH_UP_MS, Some(refuses)), None);
+        assert_eq!(handover.refusal(), Some((5, "the node says that it cannot lead now")));
+        assert_eq!(
+            handover.decide(60_000, Some(applied(100))),
+            None,
+            "the operator must ask again"
+        );
     }
 
     #[test]
