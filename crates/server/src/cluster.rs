@@ -19,7 +19,8 @@
 //! - `peers.rs`: the thread "peers", with the links between nodes. `keys.rs`: their TLS;
 //!   `handshakes.rs`: the limit of those that are not known yet; `line.rs`: their lines;
 //!   `reporters.rs`: which of their processes live. `pass.rs`, `pass_http.rs`: pass the clients of a
-//!   follower on to the leader; `carry.rs`: carries their bytes, at both nodes;
+//!   follower on to the leader; `entrance.rs`: how they reach the leader's threads; `carry.rs`: carries
+//!   their bytes, at both nodes;
 //!   `connects.rs`: how many of them connect to the leader at once; `tls_steps.rs`: their own TLS.
 //! - `status.rs`: what the node says about itself. `view.rs`: the whole cluster, for the API.
 //!
@@ -31,6 +32,7 @@ mod apply;
 mod carry;
 mod connects;
 pub(crate) mod copy;
+pub(crate) mod entrance;
 pub(crate) mod follower;
 mod guards;
 mod handover;

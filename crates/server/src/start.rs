@@ -19,11 +19,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::cluster::ClusterFailure;
 use crate::cluster::copy::send::Sending;
+use crate::cluster::entrance::Entrance;
 use crate::cluster::follower::follow;
 use crate::cluster::join::{Joined, join};
 use crate::cluster::keys::Keys;
 use crate::cluster::node::NodeThread;
-use crate::cluster::peers::{Entrance, Peers};
+use crate::cluster::peers::Peers;
 use crate::cluster::status::{Leaving, Status};
 use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;

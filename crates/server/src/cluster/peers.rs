@@ -5,46 +5,36 @@
 //! leader's process is gone. Other links carry the connections of clients, or copies of folders: see
 //! `pass.rs` and `copy.rs`.
 
-use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener as StdTcpListener;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use broker::{Broker, Stream};
-use origin::Reach;
 use replica::node::Input;
 use replica::report::Report;
 use replica::{Incarnation, Lineage, NodeId};
-use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::io::{AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::carry::{ClientEnd, Counted, LINK_BYTES, TASK_BYTES, carry};
+use crate::cluster::carry::{Counted, LINK_BYTES, TASK_BYTES};
 use crate::cluster::connects::Connects;
 use crate::cluster::copy::send::Sending;
+use crate::cluster::entrance::{Entrance, serve_client};
 use crate::cluster::handshakes::Handshakes;
 use crate::cluster::keys::Keys;
-use crate::cluster::line::{self, Answer, HttpClient, Purpose};
+use crate::cluster::line::{self, Answer, Purpose};
 use crate::cluster::node::Event;
 use crate::cluster::reporters::Reporters;
 use crate::cluster::status::{Leader, Status};
 use crate::cluster::tls_steps::Steps;
-use crate::config::Config;
-use crate::config::listener::{Access, Listener};
-use crate::config::protocol::Protocol;
-use crate::net::limits::{Admission, LiveLimits, Slot};
 use crate::process::clock::Clock;
-use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
-use crate::web::connections::LinkPlace;
-use crate::web::thread::Door;
+use crate::threads::mailbox::Peer;
 
 /// Time between two reports.
 const REPORT_PERIOD: Duration = Duration::from_millis(500);
@@ -59,9 +49,6 @@ const ENTRANCE_MAX: Duration = Duration::from_secs(15);
 
 /// A link has a buffer for lines of this size. Most lines are shorter.
 const LINES_BYTES: usize = 512;
-/// The kernel keeps about so many bytes between a link and the connection of its client. What a client
-/// does not read must wait in the outbox of its connection, which has limits.
-const SOCKET_BYTES: usize = 16 << 10;
 
 /// Links that have not shown a certificate yet. At the limit, one of them gives way to a new one.
 const HANDSHAKES_MAX: usize = 64;
@@ -74,100 +61,8 @@ pub(crate) struct Identity {
     pub(crate) lineage: Lineage,
 }
 
-/// A link to a site carries the rest of a response for this long after it has lost its place.
-const GIVES_WAY_IN: Duration = Duration::from_millis(250);
-
 /// A link that another node has opened.
 type NodeLink = tokio_rustls::server::TlsStream<TcpStream>;
-
-/// The other end of a client's connection in this process, and the place of the connection.
-type Arrived = (StdUnixStream, Place);
-
-/// The place of a connection. The link takes descriptors, too. So the place is taken until the link has
-/// ended, also if the connection ends before.
-enum Place {
-    Queues {
-        _slot: Arc<Slot>,
-    },
-    /// The connections of a site give way to each other.
-    Site(LinkPlace),
-}
-
-impl Place {
-    /// Completes when the connection has given way to another one.
-    async fn lost(&mut self) {
-        match self {
-            Place::Queues { .. } => pending().await,
-            Place::Site(place) => place.lost().await,
-        }
-    }
-}
-
-/// How connections from other nodes reach the I/O threads of a leader.
-pub(crate) struct Entrance {
-    doors: Vec<(Arc<Listener>, Arc<OpenSession>)>,
-    limits: Arc<LiveLimits>,
-    inboxes: Vec<Arc<Inbox>>,
-    next: AtomicUsize,
-    /// Health, metrics, the API and the console. `None`: this node has no listener for HTTP.
-    http: Option<Door>,
-    /// Kestrel's admin commands.
-    admin: Option<Door>,
-}
-
-impl Entrance {
-    pub(crate) fn new(
-        config: &Config,
-        opens: &[Option<Arc<OpenSession>>],
-        limits: Arc<LiveLimits>,
-        inboxes: Vec<Arc<Inbox>>,
-        [http, admin]: [Option<Door>; 2],
-    ) -> Entrance {
-        let reach = Reach::Network;
-        // The rights of a client on the machine of a follower do not reach the leader.
-        let access = Access { reach, may_control: config.kestrel.control.is_allowed(reach) };
-        let door = |(protocol, open): (Protocol, &Option<Arc<OpenSession>>)| {
-            let address = config.cluster.listen.clone();
-            let silence_max_ms = config.silence_max_ms(protocol);
-            let listener = Listener { protocol, address, access, silence_max_ms };
-            Some((Arc::new(listener), open.clone()?))
-        };
-        let doors = Protocol::ALL.into_iter().zip(opens).filter_map(door).collect();
-        Entrance { doors, limits, inboxes, next: AtomicUsize::new(0), http, admin }
-    }
-
-    /// Gives a connection with one request to the site.
-    fn arrive_at_site(&self, client: HttpClient) -> Option<Arrived> {
-        let HttpClient { address, is_tls, certificate, host } = client;
-        let peer = http_api::Peer { address, is_tls, certificate, ..Default::default() };
-        let (socket, place) = self.http.as_ref()?.arrive(peer, host.into_iter().collect()).ok()?;
-        Some((socket, Place::Site(place)))
-    }
-
-    /// Gives a connection to an I/O thread. `hosts` are the names of the other node, which its clients
-    /// use.
-    fn arrive(&self, protocol: Protocol, peer: Peer, hosts: Vec<String>) -> Option<Arrived> {
-        if protocol == Protocol::KestrelAdmin {
-            let peer = http_api::Peer { address: peer.address(), ..Default::default() };
-            let (socket, place) = self.admin.as_ref()?.arrive(peer, hosts).ok()?;
-            return Some((socket, Place::Site(place)));
-        }
-        let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
-        let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
-        let slot = Arc::new(slot);
-        let (ours, theirs) = StdUnixStream::pair().ok()?;
-        for socket in [&ours, &theirs] {
-            socket.set_nonblocking(true).ok()?;
-            sockopt::set_socket_send_buffer_size(socket, SOCKET_BYTES).ok()?;
-        }
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
-        let (listener, open) = (listener.clone(), open.clone());
-        let (socket, admission) = (theirs.into(), Admission::OfLink(slot.clone()));
-        let arrival = Arrival { socket, admission, listener, open, tls: None };
-        self.inboxes[at].arrive(arrival);
-        Some((ours, Place::Queues { _slot: slot }))
-    }
-}
 
 /// The thread of the links.
 pub(crate) struct Peers {
@@ -323,28 +218,6 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
             let refusal = shared.why_no_copy(lineage);
             shared.sending.serve(&mut link, &shared.broker, lineage, refusal).await
         }
-    }
-}
-
-/// Carries bytes between a link and the connection of its client in this process, until both have
-/// ended, the connection has given way to another one, or the process behind the link is gone.
-async fn serve_client(
-    link: &mut (impl AsyncRead + AsyncWrite + ClientEnd + Unpin),
-    arrived: Option<Arrived>,
-    limits: &LiveLimits,
-    gone: impl Future<Output = ()>,
-) -> io::Result<()> {
-    let (socket, mut place) = arrived.ok_or(ErrorKind::ConnectionRefused)?;
-    let mut socket = UnixStream::from_std(socket)?;
-    let gives_way = async {
-        place.lost().await;
-        // The end of a response can still be in the socket.
-        sleep(GIVES_WAY_IN).await;
-    };
-    tokio::select! {
-        carried = carry(link, &mut socket, limits) => carried,
-        () = gone => Err(ErrorKind::TimedOut.into()),
-        () = gives_way => Err(ErrorKind::ConnectionAborted.into()),
     }
 }
 
@@ -568,19 +441,12 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::future::ready;
-    use std::io::Write as _;
-
-    use axum::Router;
-    use broker::{EngineSetup, Millis};
-    use http_api::{Site, Unread};
     use testkit::tls::certificates::{Authority, Identity};
-    use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio::io::AsyncReadExt as _;
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
     use crate::config::Cluster;
-    use crate::web::thread::WebThread;
 
     fn keys(authority: &Authority) -> Keys {
         let Identity { certificate, key } = authority.issue("one").expect("a certificate");
@@ -607,123 +473,6 @@ mod tests {
             assert_eq!(&signs.note(7, false, &refused()), then, "{end}: again");
         }
         assert_eq!(signs.note(7, false, &Ended::OtherProcess), gone);
-    }
-
-    /// The other machine is lost, and does not take the bytes that the link has.
-    #[tokio::test(start_paused = true)]
-    async fn a_link_ends_with_the_process_behind_it() {
-        let reporters = Reporters::new(6);
-        reporters.note(7);
-        let (mut link, _lost) = duplex(64);
-        let (ours, theirs) = StdUnixStream::pair().expect("two sockets");
-        for socket in [&ours, &theirs] {
-            socket.set_nonblocking(true).expect("an option");
-        }
-        let mut client = UnixStream::from_std(theirs).expect("a socket");
-        client.write_all(&[b'x'; 1000]).await.expect("the kernel takes it");
-        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let slot = limits.admit(Peer::Local, Protocol::Beanstalk).expect("there is room").into();
-        let arrived = Some((ours, Place::Queues { _slot: slot }));
-        let gone = reporters.gone(Some(7));
-        let served = serve_client(&mut link, arrived, &limits, gone).await;
-        assert_eq!(served.expect_err("its process is gone").kind(), ErrorKind::TimedOut);
-        // What the client has not been told is lost with the socket. It notices the end.
-        let mut rest = Vec::new();
-        let _ = client.read_to_end(&mut rest).await;
-        assert!(rest.is_empty());
-    }
-
-    /// An entrance for clients of beanstalkd, without the I/O thread behind it, and for those of
-    /// Kestrel's admin site.
-    fn entrance(limits: &Arc<LiveLimits>, inbox: &Arc<Inbox>, admin: Option<Door>) -> Entrance {
-        let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no thread opens it"));
-        let opens =
-            Protocol::ALL.map(|protocol| (protocol == Protocol::Beanstalk).then(|| open.clone()));
-        let inboxes = vec![inbox.clone()];
-        Entrance::new(&Config::default(), &opens, limits.clone(), inboxes, [None, admin])
-    }
-
-    #[test]
-    fn what_a_passed_client_does_not_read_waits_in_its_outbox() {
-        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let inbox = Arc::<Inbox>::default();
-        let entrance = entrance(&limits, &inbox, None);
-        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
-        let (_ours, _slot) = arrived.expect("there is room");
-        let arrival = inbox.take_arrivals().pop().expect("it has arrived");
-        let mut socket = StdUnixStream::from(arrival.socket);
-        let mut taken = 0;
-        while let Ok(count) = socket.write(&[b'x'; 1000]) {
-            taken += count;
-        }
-        assert!((1000..=4 * SOCKET_BYTES).contains(&taken), "{taken} bytes");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_link_has_its_place_until_it_ends() {
-        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let inbox = Arc::<Inbox>::default();
-        let entrance = entrance(&limits, &inbox, None);
-        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
-        // The client has sent `quit`, but does not close. The connection ends without it.
-        drop(inbox.take_arrivals());
-        let (mut link, mut client) = duplex(64);
-        let serving = tokio::spawn(async move {
-            serve_client(&mut link, arrived, &entrance.limits, pending()).await
-        });
-        let mut replies = Vec::new();
-        client.read_to_end(&mut replies).await.expect("the end of the connection");
-        assert_eq!(limits.open(), 1, "the link is still there");
-        sleep(Duration::from_hours(1)).await;
-        assert_eq!(limits.open(), 0);
-        let served = serving.await.expect("no panic");
-        assert_eq!(served.expect_err("the client is late").kind(), ErrorKind::TimedOut);
-    }
-
-    #[tokio::test]
-    async fn a_connection_has_its_place_until_it_ends() {
-        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let inbox = Arc::<Inbox>::default();
-        let entrance = entrance(&limits, &inbox, None);
-        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
-        let arrivals = inbox.take_arrivals();
-        let (mut link, _client) = duplex(64);
-        let served = serve_client(&mut link, arrived, &entrance.limits, ready(())).await;
-        assert_eq!(served.expect_err("its process is gone").kind(), ErrorKind::TimedOut);
-        assert_eq!(limits.open(), 1, "the I/O thread still has the connection");
-        drop(arrivals);
-        assert_eq!(limits.open(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_link_to_a_site_has_its_place_until_it_ends_and_gives_way_with_it() {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
-        let (site, places) = (Site::new(Router::new()), 1);
-        let web = WebThread::spawn(runtime, site, Vec::new(), &Arc::default(), places, unread);
-        let web = web.expect("a thread");
-        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let entrance = entrance(&limits, &Arc::default(), Some(web.door()));
-        let serve = || {
-            let arrived = entrance.arrive(Protocol::KestrelAdmin, Peer::Local, Vec::new());
-            let (mut link, client) = duplex(1024);
-            let limits = limits.clone();
-            let serving =
-                tokio::spawn(
-                    async move { serve_client(&mut link, arrived, &limits, pending()).await },
-                );
-            (client, serving)
-        };
-        let (mut client, serving) = serve();
-        let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        client.write_all(request).await.expect("there is room");
-        let mut response = Vec::new();
-        client.read_to_end(&mut response).await.expect("the end of the connection");
-        assert!(response.starts_with(b"HTTP/1.1 "));
-        // The client does not close, so its link waits for it. But it has the only place.
-        let _other = serve();
-        let served = serving.await.expect("no panic");
-        assert_eq!(served.expect_err("it gave way").kind(), ErrorKind::ConnectionAborted);
     }
 
     #[tokio::test]
