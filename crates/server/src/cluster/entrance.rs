@@ -11,14 +11,15 @@ use origin::Reach;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
-use tokio::time::sleep;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
 use crate::cluster::carry::{ClientEnd, carry};
 use crate::cluster::line::HttpClient;
 use crate::config::Config;
 use crate::config::listener::{Access, Listener};
 use crate::config::protocol::Protocol;
-use crate::net::limits::{Admission, LiveLimits, Slot};
+use crate::net::limits::{Admission, LiveLimits, Slot, WAITING_LINKS_MAX};
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 use crate::web::connections::LinkPlace;
 use crate::web::thread::Door;
@@ -29,6 +30,12 @@ const SOCKET_BYTES: usize = 16 << 10;
 
 /// A link to a site carries the rest of a response for this long after it has lost its place.
 const GIVES_WAY_IN: Duration = Duration::from_millis(250);
+
+/// At the limit of connections, a client waits this long for the end of another connection. Then it is
+/// closed, because its link takes a descriptor.
+const ROOM_MAX: Duration = Duration::from_secs(15);
+/// A client that waits looks again at the latest after this time: a reload can raise the limit.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The other end of a client's connection in this process, and the place of the connection.
 pub(super) type Arrived = (StdUnixStream, Place);
@@ -59,6 +66,8 @@ pub(crate) struct Entrance {
     pub(super) limits: Arc<LiveLimits>,
     inboxes: Vec<Arc<Inbox>>,
     next: AtomicUsize,
+    /// The places of clients that wait for the end of another connection.
+    waiting: Semaphore,
     /// Health, metrics, the API and the console. `None`: this node has no listener for HTTP.
     http: Option<Door>,
     /// Kestrel's admin commands.
@@ -83,7 +92,8 @@ impl Entrance {
             Some((Arc::new(listener), open.clone()?))
         };
         let doors = Protocol::ALL.into_iter().zip(opens).filter_map(door).collect();
-        Entrance { doors, limits, inboxes, next: AtomicUsize::new(0), http, admin }
+        let (next, waiting) = (AtomicUsize::new(0), Semaphore::new(WAITING_LINKS_MAX));
+        Entrance { doors, limits, inboxes, next, waiting, http, admin }
     }
 
     /// Gives a connection with one request to the site.
@@ -94,8 +104,30 @@ impl Entrance {
         Some((socket, Place::Site(place)))
     }
 
-    /// Gives a connection to an I/O thread. `hosts` are the names of the other node, which its clients
-    /// use.
+    /// Waits until the limit of connections lets a client of this protocol in. The connections of a site
+    /// give way to each other, so they do not wait.
+    pub(super) async fn room(&self, protocol: Protocol) -> io::Result<()> {
+        if protocol == Protocol::KestrelAdmin || !self.limits.is_full() {
+            return Ok(());
+        }
+        let _place = self.waiting.try_acquire().map_err(|_| ErrorKind::ConnectionRefused)?;
+        let end_of_another = async {
+            loop {
+                // This comes before the check, so the loop misses no connection that ends later.
+                let freed = self.limits.freed();
+                if !self.limits.is_full() {
+                    return;
+                }
+                let _ = timeout(PAUSE, freed).await;
+            }
+        };
+        Ok(timeout(ROOM_MAX, end_of_another).await?)
+    }
+
+    /// Gives a connection to an I/O thread, if there is [`room`]. `hosts` are the names of the other
+    /// node, which its clients use.
+    ///
+    /// [`room`]: Entrance::room
     pub(super) fn arrive(
         &self,
         protocol: Protocol,
@@ -108,8 +140,7 @@ impl Entrance {
             return Some((socket, Place::Site(place)));
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
-        let slot = self.limits.admit(peer, protocol).filter(|_| !self.limits.is_full())?;
-        let slot = Arc::new(slot);
+        let slot = Arc::new(self.limits.admit(peer, protocol)?);
         let (ours, theirs) = StdUnixStream::pair().ok()?;
         for socket in [&ours, &theirs] {
             socket.set_nonblocking(true).ok()?;
@@ -245,6 +276,33 @@ mod tests {
         assert_eq!(limits.open(), 1, "the I/O thread still has the connection");
         drop(arrivals);
         assert_eq!(limits.open(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_passed_client_waits_at_the_limit_of_connections() {
+        let mut settings = Config::default().limits;
+        settings.connections = Some(1);
+        let limits = Arc::new(LiveLimits::new(&settings, 1024, 128));
+        let inbox = Arc::<Inbox>::default();
+        let entrance = entrance(&limits, &inbox, None);
+        let room = || entrance.room(Protocol::Beanstalk);
+        let arrive = || entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        room().await.expect("the limit is one");
+        let first = arrive().expect("the limit is one");
+        assert_eq!(room().await.expect_err("it is late").kind(), ErrorKind::TimedOut);
+        entrance.room(Protocol::KestrelAdmin).await.expect("the connections of sites do not count");
+
+        let end_first = async {
+            sleep(ROOM_MAX / 2).await;
+            drop((first, inbox.take_arrivals()));
+        };
+        let (waited, ()) = tokio::join!(room(), end_first);
+        waited.expect("another connection has ended");
+        let _second = arrive().expect("there is room again");
+
+        let others = entrance.waiting.try_acquire_many(WAITING_LINKS_MAX as u32);
+        let _others = others.expect("nobody waits");
+        assert_eq!(room().await.expect_err("many wait").kind(), ErrorKind::ConnectionRefused);
     }
 
     #[tokio::test]

@@ -207,6 +207,7 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
         }
         Purpose::Pass(protocol, peer, hosts) => {
             let entrance = shared.entered().await?;
+            entrance.room(protocol).await?;
             let arrived = entrance.arrive(protocol, peer, hosts);
             serve_client(&mut link, arrived, &entrance.limits, gone).await
         }

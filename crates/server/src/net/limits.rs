@@ -32,9 +32,11 @@ const SITE_FILES_MAX: usize = 2 * BLOCKING_THREADS_MAX;
 pub(crate) const OPERATOR_CONNECTIONS_MAX: usize = 16;
 /// Number of file descriptors that one tokio runtime uses for wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
+/// At the limit of connections, so many links wait at a leader for the end of a connection.
+pub(crate) const WAITING_LINKS_MAX: usize = 32;
 /// Number of file descriptors that a node of a cluster needs besides those of its clients: 64
-/// handshakes, two runtimes, the connections to NATS and to the other nodes.
-const CLUSTER_DESCRIPTORS: u64 = 64 + 2 * RUNTIME_DESCRIPTORS as u64 + 24;
+/// handshakes, the links that wait, two runtimes, the connections to NATS and to the other nodes.
+const CLUSTER_DESCRIPTORS: u64 = (64 + WAITING_LINKS_MAX + 2 * RUNTIME_DESCRIPTORS) as u64 + 24;
 /// Incomplete commands can use the memory limit divided by this number. Unsent replies can use the
 /// same amount.
 const BUFFERS_SHARE: u64 = 20;
@@ -469,7 +471,10 @@ mod tests {
         let own = own_descriptors(1, 8, false, true);
         let usable = descriptors_in_cluster(1024, own);
         let clients = LiveLimits::new(&Config::default().limits, usable, own).connections();
-        assert!(clients > 150 && 3 * clients + own + 64 + 64 <= 1024, "{clients}");
+        assert!(
+            clients > 150 && 3 * clients + own + 64 + 64 + WAITING_LINKS_MAX <= 1024,
+            "{clients}"
+        );
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         limits.connections = Some(1);
         live.set(&limits);
