@@ -27,8 +27,10 @@ use crate::net::limits::LiveLimits;
 
 /// So many bytes are on their way in one direction. Each link has two such buffers.
 const BUFFER_BYTES: usize = 4 << 10;
+/// Memory of the buffers in both directions.
+pub(super) const BUFFERS_BYTES: u64 = 2 * BUFFER_BYTES as u64;
 /// Memory of a link at each of its nodes: its TLS and its buffers.
-pub(super) const LINK_BYTES: u64 = TLS_BYTES + 2 * BUFFER_BYTES as u64;
+pub(super) const LINK_BYTES: u64 = TLS_BYTES + BUFFERS_BYTES;
 /// Memory of the task that serves a client or a link, with the short buffer for its first bytes. An
 /// estimate.
 pub(super) const TASK_BYTES: u64 = 5 << 10;

@@ -1,4 +1,4 @@
-//! How the clients that other nodes pass on reach the threads of a leader.
+//! How clients reach the threads of a leader, if they came through another node, or before it led.
 
 use std::future::pending;
 use std::io::{self, ErrorKind};
@@ -15,12 +15,12 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::carry::{ClientEnd, carry};
-use crate::cluster::line::HttpClient;
+use crate::cluster::line::{HttpClient, Passed};
 use crate::config::Config;
 use crate::config::listener::{Access, Listener};
 use crate::config::protocol::Protocol;
 use crate::net::limits::{Admission, LiveLimits, Slot, WAITING_LINKS_MAX};
-use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
+use crate::threads::mailbox::{Arrival, Inbox, OpenSession};
 use crate::web::connections::LinkPlace;
 use crate::web::thread::Door;
 
@@ -41,7 +41,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) type Arrived = (StdUnixStream, Place);
 
 /// The place of a connection. The link takes descriptors, too. So the place is taken until the link has
-/// ended, also if the connection ends before.
+/// ended, also if the connection ends before. A client that came to this node itself has no link, but a
+/// task that carries its bytes in the same way.
 pub(super) enum Place {
     Queues {
         _slot: Arc<Slot>,
@@ -124,23 +125,22 @@ impl Entrance {
         Ok(timeout(ROOM_MAX, end_of_another).await?)
     }
 
-    /// Gives a connection to an I/O thread, if there is [`room`]. `hosts` are the names of the other
-    /// node, which its clients use.
+    /// Gives a connection to an I/O thread. `slot` is that of a client which came to this node before it
+    /// led. Other clients get one, if there is [`room`].
     ///
     /// [`room`]: Entrance::room
-    pub(super) fn arrive(
-        &self,
-        protocol: Protocol,
-        peer: Peer,
-        hosts: Vec<String>,
-    ) -> Option<Arrived> {
+    pub(super) fn arrive(&self, client: Passed, slot: Option<Arc<Slot>>) -> Option<Arrived> {
+        let Passed { protocol, peer, hosts } = client;
         if protocol == Protocol::KestrelAdmin {
             let peer = http_api::Peer { address: peer.address(), ..Default::default() };
             let (socket, place) = self.admin.as_ref()?.arrive(peer, hosts).ok()?;
             return Some((socket, Place::Site(place)));
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
-        let slot = Arc::new(self.limits.admit(peer, protocol)?);
+        let slot = match slot {
+            Some(slot) => slot,
+            None => Arc::new(self.limits.admit(peer, protocol)?),
+        };
         let (ours, theirs) = StdUnixStream::pair().ok()?;
         for socket in [&ours, &theirs] {
             socket.set_nonblocking(true).ok()?;
@@ -155,8 +155,8 @@ impl Entrance {
     }
 }
 
-/// Carries bytes between a link and the connection of its client in this process, until both have
-/// ended, the connection has given way to another one, or the process behind the link is gone.
+/// Carries bytes between a link, or the client itself, and the connection in this process, until both
+/// have ended, the connection has given way to another one, or the process behind the link is gone.
 pub(super) async fn serve_client(
     link: &mut (impl AsyncRead + AsyncWrite + ClientEnd + Unpin),
     arrived: Option<Arrived>,
@@ -190,6 +190,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::reporters::Reporters;
+    use crate::threads::mailbox::Peer;
     use crate::web::thread::WebThread;
 
     /// The other machine is lost, and does not take the bytes that the link has.
@@ -226,12 +227,16 @@ mod tests {
         Entrance::new(&Config::default(), &opens, limits.clone(), inboxes, [None, admin])
     }
 
+    fn client(protocol: Protocol) -> Passed {
+        Passed { protocol, peer: Peer::Local, hosts: Vec::new() }
+    }
+
     #[test]
     fn what_a_passed_client_does_not_read_waits_in_its_outbox() {
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let inbox = Arc::<Inbox>::default();
         let entrance = entrance(&limits, &inbox, None);
-        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        let arrived = entrance.arrive(client(Protocol::Beanstalk), None);
         let (_ours, _slot) = arrived.expect("there is room");
         let arrival = inbox.take_arrivals().pop().expect("it has arrived");
         let mut socket = StdUnixStream::from(arrival.socket);
@@ -247,7 +252,7 @@ mod tests {
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let inbox = Arc::<Inbox>::default();
         let entrance = entrance(&limits, &inbox, None);
-        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        let arrived = entrance.arrive(client(Protocol::Beanstalk), None);
         // The client has sent `quit`, but does not close. The connection ends without it.
         drop(inbox.take_arrivals());
         let (mut link, mut client) = duplex(64);
@@ -268,7 +273,7 @@ mod tests {
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let inbox = Arc::<Inbox>::default();
         let entrance = entrance(&limits, &inbox, None);
-        let arrived = entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        let arrived = entrance.arrive(client(Protocol::Beanstalk), None);
         let arrivals = inbox.take_arrivals();
         let (mut link, _client) = duplex(64);
         let served = serve_client(&mut link, arrived, &entrance.limits, ready(())).await;
@@ -286,7 +291,7 @@ mod tests {
         let inbox = Arc::<Inbox>::default();
         let entrance = entrance(&limits, &inbox, None);
         let room = || entrance.room(Protocol::Beanstalk);
-        let arrive = || entrance.arrive(Protocol::Beanstalk, Peer::Local, Vec::new());
+        let arrive = || entrance.arrive(client(Protocol::Beanstalk), None);
         room().await.expect("the limit is one");
         let first = arrive().expect("the limit is one");
         assert_eq!(room().await.expect_err("it is late").kind(), ErrorKind::TimedOut);
@@ -315,7 +320,7 @@ mod tests {
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let entrance = entrance(&limits, &Arc::default(), Some(web.door()));
         let serve = || {
-            let arrived = entrance.arrive(Protocol::KestrelAdmin, Peer::Local, Vec::new());
+            let arrived = entrance.arrive(client(Protocol::KestrelAdmin), None);
             let (mut link, client) = duplex(1024);
             let limits = limits.clone();
             let serving =

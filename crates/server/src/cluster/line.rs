@@ -23,13 +23,22 @@ const PROCESS: &str = " process=";
 pub(crate) enum Purpose {
     /// A follower reports, again and again. Each report gets an [`Answer`].
     Report(Report),
-    /// A client of another node speaks this protocol from here on. The last value has the names of
-    /// that node, for a protocol over HTTP, whose clients say which name they use.
-    Pass(Protocol, Peer, Vec<String>),
+    /// The bytes of this client follow.
+    Pass(Passed),
     /// A node of this lineage needs a copy of the folder: see `copy.rs`.
     Copy(Lineage),
     /// A request over HTTP follows, which a client has sent to another node.
     Http(HttpClient),
+}
+
+/// A client of another node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Passed {
+    /// What it speaks.
+    pub(crate) protocol: Protocol,
+    pub(crate) peer: Peer,
+    /// The names of the other node, for a protocol over HTTP, whose clients say which name they use.
+    pub(crate) hosts: Vec<String>,
 }
 
 /// A client over HTTP, as the other node sees it.
@@ -58,10 +67,10 @@ pub(crate) struct Answer {
     pub(crate) time_ms: Option<u64>,
 }
 
-impl Purpose {
-    /// A connection of this client, whose node has these names. If they are too long for a line, the
-    /// last ones do not count.
-    pub(crate) fn pass(protocol: Protocol, peer: Peer, names: &Names) -> Purpose {
+impl Passed {
+    /// A client of this node, which has these names. If they are too long for a line, the last ones do
+    /// not count.
+    pub(crate) fn new(protocol: Protocol, peer: Peer, names: &Names) -> Passed {
         let mut bytes = 0;
         let fits = |name: &&str| {
             bytes += name.len() + 1;
@@ -71,13 +80,37 @@ impl Purpose {
             |name: &&str| !name.is_empty() && name.bytes().all(|one| one.is_ascii_graphic());
         let is_http = protocol == Protocol::KestrelAdmin;
         let names = names.all().filter(|_| is_http).filter(is_word);
-        Purpose::Pass(protocol, peer, names.take_while(fits).map(str::to_owned).collect())
+        let hosts = names.take_while(fits).map(str::to_owned).collect();
+        Passed { protocol, peer, hosts }
     }
 
+    fn encode(&self) -> String {
+        let Passed { protocol, peer, hosts } = self;
+        let mut line = format!("pass 1 {} {}", protocol.name(), peer.shown_with_port());
+        for host in hosts {
+            line += " ";
+            line += host;
+        }
+        line
+    }
+
+    fn decode(words: &str) -> Option<Passed> {
+        let mut words = words.split(' ');
+        let protocol = words.next()?;
+        let protocol = Protocol::ALL.into_iter().find(|one| one.name() == protocol)?;
+        let peer = match words.next()? {
+            "unix" => Peer::Local,
+            peer => peer.parse::<SocketAddr>().ok()?.into(),
+        };
+        Some(Passed { protocol, peer, hosts: words.map(str::to_owned).collect() })
+    }
+}
+
+impl Purpose {
     /// The address of the client, if it has one, as [`Peer::counted_address`].
     pub(crate) fn counted_address(&self) -> Option<IpAddr> {
         let peer = match self {
-            Purpose::Pass(_, peer, _) => *peer,
+            Purpose::Pass(client) => client.peer,
             Purpose::Http(client) => Peer::Host(client.address?.to_canonical(), 0),
             Purpose::Report(_) | Purpose::Copy(_) => return None,
         };
@@ -88,14 +121,7 @@ impl Purpose {
     pub(crate) fn encode(&self) -> String {
         match self {
             Purpose::Report(report) => report.encode(),
-            Purpose::Pass(protocol, peer, hosts) => {
-                let mut line = format!("pass 1 {} {}", protocol.name(), peer.shown_with_port());
-                for host in hosts {
-                    line += " ";
-                    line += host;
-                }
-                line
-            }
+            Purpose::Pass(client) => client.encode(),
             Purpose::Copy(lineage) => format!("copy 1 {lineage}"),
             Purpose::Http(client) => client.encode(),
         }
@@ -111,14 +137,7 @@ impl Purpose {
         if let Some(words) = line.strip_prefix("http 1 ") {
             return HttpClient::decode(words).map(Purpose::Http);
         }
-        let mut words = line.strip_prefix("pass 1 ")?.split(' ');
-        let protocol = words.next()?;
-        let protocol = Protocol::ALL.into_iter().find(|one| one.name() == protocol)?;
-        let peer = match words.next()? {
-            "unix" => Peer::Local,
-            peer => peer.parse::<SocketAddr>().ok()?.into(),
-        };
-        Some(Purpose::Pass(protocol, peer, words.map(str::to_owned).collect()))
+        Passed::decode(line.strip_prefix("pass 1 ")?).map(Purpose::Pass)
     }
 }
 
@@ -227,14 +246,19 @@ pub(crate) async fn read(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result
 mod tests {
     use super::*;
 
+    fn pass(protocol: Protocol, peer: Peer, hosts: &[&str]) -> Purpose {
+        let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        Purpose::Pass(Passed { protocol, peer, hosts })
+    }
+
     #[test]
     fn lines_are_read_as_they_were_written() {
         let peer = Peer::Host("2001:db8::1".parse().expect("an address"), 4730);
         for purpose in [
             Purpose::Report(Report { node: 7, applied: 9, ..Report::default() }),
-            Purpose::Pass(Protocol::Gearman, peer, Vec::new()),
-            Purpose::Pass(Protocol::Beanstalk, Peer::Local, Vec::new()),
-            Purpose::Pass(Protocol::KestrelAdmin, peer, vec!["two".into(), "b.example".into()]),
+            pass(Protocol::Gearman, peer, &[]),
+            pass(Protocol::Beanstalk, Peer::Local, &[]),
+            pass(Protocol::KestrelAdmin, peer, &["two", "b.example"]),
             Purpose::Copy(Lineage([0x0a; 16])),
             Purpose::Http(HttpClient::default()),
             Purpose::Http(HttpClient {
@@ -261,10 +285,9 @@ mod tests {
     #[test]
     fn a_line_can_name_its_process() {
         let client = HttpClient { host: Some("one".to_owned()), ..HttpClient::default() };
-        let hosts = vec!["two".to_owned()];
         for purpose in [
-            Purpose::Pass(Protocol::KestrelAdmin, Peer::Local, hosts),
-            Purpose::Pass(Protocol::Gearman, Peer::Local, Vec::new()),
+            pass(Protocol::KestrelAdmin, Peer::Local, &["two"]),
+            pass(Protocol::Gearman, Peer::Local, &[]),
             Purpose::Http(client),
         ] {
             let line = with_process(&purpose.encode(), 0xab);
@@ -273,9 +296,9 @@ mod tests {
             assert_eq!((Purpose::decode(rest), process), (Some(purpose.clone()), Some(0xab)));
             // An older node gets the same client.
             match (Purpose::decode(&line), purpose) {
-                (Some(Purpose::Pass(protocol, peer, hosts)), Purpose::Pass(same, its, names)) => {
-                    assert_eq!((protocol, peer), (same, its));
-                    assert!(hosts.starts_with(&names), "{hosts:?}");
+                (Some(Purpose::Pass(found)), Purpose::Pass(client)) => {
+                    assert_eq!((found.protocol, found.peer), (client.protocol, client.peer));
+                    assert!(found.hosts.starts_with(&client.hosts), "{found:?}");
                 }
                 (found, purpose) => assert_eq!(found, Some(purpose)),
             }
@@ -289,13 +312,14 @@ mod tests {
     fn the_names_of_a_node_fit_into_a_line() {
         let many = (0..500).map(|number| format!("name-{number}.example"));
         let names = Names::new(["two words".to_owned(), "10.0.0.1".to_owned()], many.collect());
-        let purpose = Purpose::pass(Protocol::KestrelAdmin, Peer::Local, &names);
-        assert!(purpose.encode().len() < LINE_BYTES_MAX);
-        assert_eq!(Purpose::decode(&purpose.encode()), Some(purpose.clone()));
-        let Purpose::Pass(_, _, hosts) = purpose else { panic!("{purpose:?}") };
+        let client = Passed::new(Protocol::KestrelAdmin, Peer::Local, &names);
+        let line = client.encode();
+        assert!(line.len() < LINE_BYTES_MAX);
+        assert_eq!(Purpose::decode(&line), Some(Purpose::Pass(client.clone())));
+        let hosts = client.hosts;
         assert!(hosts.len() > 100 && hosts[0] == "name-0.example", "{hosts:?}");
-        let other = Purpose::pass(Protocol::Gearman, Peer::Local, &names);
-        assert_eq!(other, Purpose::Pass(Protocol::Gearman, Peer::Local, Vec::new()));
+        let other = Passed::new(Protocol::Gearman, Peer::Local, &names);
+        assert_eq!(Purpose::Pass(other), pass(Protocol::Gearman, Peer::Local, &[]));
     }
 
     #[test]

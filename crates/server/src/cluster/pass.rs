@@ -3,8 +3,10 @@
 //!
 //! A client gets a link to the leader when it has sent its first bytes: in all these protocols, the
 //! client speaks first. A link costs both nodes a handshake, on the threads that carry their reports.
-//! So a client that only connects must not cause one.
+//! So a client that only connects must not cause one. If this node leads when the client speaks, the
+//! client needs no link.
 
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
@@ -22,8 +24,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, client, server};
 
-use crate::cluster::carry::{ClientEnd, Counted, LINK_BYTES, TASK_BYTES, carry};
-use crate::cluster::line::{self, Purpose};
+use crate::cluster::carry::{BUFFERS_BYTES, ClientEnd, Counted, LINK_BYTES, TASK_BYTES, carry};
+use crate::cluster::entrance::serve_client;
+use crate::cluster::line::{self, Passed, Purpose};
 use crate::cluster::peers::{Peers, Shared};
 use crate::cluster::status::Leader;
 use crate::config::protocol::Protocol;
@@ -170,13 +173,14 @@ async fn accept(listening: Arc<Listening>) {
 impl Listening {
     /// Serves one connection to its end, and keeps its slot until then. The client notices every
     /// failure as the end.
-    async fn serve(&self, socket: impl Client, peer: Peer, _slot: Slot) {
+    async fn serve(&self, socket: impl Client, peer: Peer, slot: Slot) {
+        let slot = Arc::new(slot);
         let tls_bytes = if self.certificates.is_some() { TLS_BYTES } else { 0 };
         let _memory = Counted::new(&self.shared.broker, TASK_BYTES + tls_bytes);
         let _ = match &self.certificates {
-            None => self.pass(socket, peer).await,
+            None => self.pass(socket, peer, slot).await,
             // In a box, because most clients speak no TLS, and their tasks would be as large.
-            Some(certificates) => Box::pin(self.pass_tls(certificates, socket, peer)).await,
+            Some(certificates) => Box::pin(self.pass_tls(certificates, socket, peer, slot)).await,
         };
     }
 
@@ -186,19 +190,20 @@ impl Listening {
         certificates: &Certificates,
         socket: impl Client,
         peer: Peer,
+        slot: Arc<Slot>,
     ) -> io::Result<()> {
         let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
         let driven = self.shared.tls_steps.drive(handshake);
         let client = timeout(HANDSHAKE_MAX, driven).await??;
-        self.pass(client, peer).await
+        self.pass(client, peer, slot).await
     }
 
     /// Waits until the client speaks, and passes it on.
-    async fn pass(&self, client: impl Client, peer: Peer) -> io::Result<()> {
+    async fn pass(&self, client: impl Client, peer: Peer, slot: Arc<Slot>) -> io::Result<()> {
         let mut client = BufReader::with_capacity(FIRST_BYTES, client);
         if speaks(&mut client, self.silence_max).await? {
-            let purpose = Purpose::pass(self.protocol, peer, &self.names);
-            self.shared.pass(&mut client, &purpose, &self.limits).await?;
+            let passed = Passed::new(self.protocol, peer, &self.names);
+            self.shared.pass(&mut client, passed, slot, &self.limits).await?;
         }
         Ok(())
     }
@@ -236,17 +241,50 @@ impl Shared {
     async fn pass(
         &self,
         client: &mut BufReader<impl Client>,
-        purpose: &Purpose,
+        passed: Passed,
+        slot: Arc<Slot>,
         limits: &LiveLimits,
     ) -> io::Result<()> {
+        let purpose = Purpose::Pass(passed.clone());
         // In a box, because the task of the client lasts longer than the handshake of its link.
-        let opening = Box::pin(self.open_link(purpose, LEADER_MAX));
-        let (mut link, leader) = unless_broken(client.get_ref().broken(), opening).await?;
+        let opening = Box::pin(async {
+            tokio::select! {
+                biased;
+                () = self.leads_here() => Ok(None),
+                opened = self.open_link(&purpose, LEADER_MAX) => opened.map(Some),
+            }
+        });
+        let opened = unless_broken(client.get_ref().broken(), opening).await?;
+        let Some((mut link, leader)) = opened else {
+            return self.serve_here(client, passed, slot).await;
+        };
         let _memory = Counted::new(&self.broker, LINK_BYTES);
         tokio::select! {
             carried = carry(client, &mut link, limits) => carried,
             () = self.replaced(leader) => Ok(()),
         }
+    }
+
+    /// Serves a client that came before this process began to lead. Over a link to this process, the
+    /// client would count twice among the connections, and those of its address.
+    async fn serve_here(
+        &self,
+        client: &mut BufReader<impl Client>,
+        passed: Passed,
+        slot: Arc<Slot>,
+    ) -> io::Result<()> {
+        let entrance = self.entered().await?;
+        let _memory = Counted::new(&self.broker, BUFFERS_BYTES);
+        let arrived = entrance.arrive(passed, Some(slot));
+        serve_client(client, arrived, &entrance.limits, pending()).await
+    }
+
+    /// Waits until this process leads.
+    async fn leads_here(&self) {
+        let mut known = self.status.leader();
+        let own = self.identity.incarnation;
+        let is_own = |now: &Option<Leader>| now.as_ref().is_some_and(|now| now.incarnation == own);
+        let _ = known.wait_for(is_own).await;
     }
 
     /// Connects to the leader for this purpose. While nobody leads, waits.
@@ -297,13 +335,31 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream as StdTcpStream;
+    use std::os::unix::net::UnixStream as StdUnixStream;
+    use std::path::Path;
 
+    use broker::{Broker, Millis, Options, Settings};
+    use log::FaultDisk;
+    use notation::address::ListenAddress;
+    use replica::Lineage;
+    use testkit::tls::certificates::Authority;
+    use testkit::wait;
     use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio::sync::mpsc::unbounded_channel;
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::config::Config;
+    use crate::cluster::copy::send::Sending;
+    use crate::cluster::entrance::Entrance;
+    use crate::cluster::keys::Keys;
+    use crate::cluster::peers::Identity;
+    use crate::cluster::status::Status;
+    use crate::config::{Cluster, Config};
+    use crate::net::listen::{SocketOptions, bind};
+    use crate::process::clock::Clock;
+    use crate::threads::mailbox::{Inbox, OpenSession};
 
     const ENOUGH: Duration = Duration::from_hours(1);
 
@@ -384,5 +440,74 @@ mod tests {
         let mut answer = String::new();
         far.read_to_string(&mut answer).await.expect("text");
         assert_eq!(answer, "done");
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const IDENTITY: Identity = Identity { node: 1, incarnation: 7, lineage: Lineage([5; 16]) };
+
+    /// The links of a node, and their address.
+    fn peers(status: &Arc<Status>, folder: &Path) -> (Peers, String) {
+        let authority = Authority::new(folder, "authority").expect("an authority");
+        let own = authority.issue("one").expect("a certificate");
+        let (ca, certificate, key) = (authority.file.clone(), own.certificate, own.key);
+        let (ca, certificate, key) = (Some(ca), Some(certificate), Some(key));
+        let settings = Cluster { ca, certificate, key, ..Cluster::default() };
+        let keys = Keys::load(&settings).expect("right files");
+        let socket = StdTcpListener::bind("127.0.0.1:0").expect("a port");
+        socket.set_nonblocking(true).expect("an option");
+        let address = socket.local_addr().expect("an address").to_string();
+        let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+        let log = Settings { segment_bytes: 64 << 10, ..Settings::default() };
+        let options = Options::without_threads(disk, log);
+        let options = Options { cluster: Some(IDENTITY.lineage), ..options };
+        let (broker, _) = Broker::open(options, Millis(0)).expect("the disk is empty");
+        let sending = Sending::new(folder.to_owned(), 1).expect("a folder");
+        let (events, _) = unbounded_channel();
+        let with = (broker, Clock::start());
+        let peers = Peers::spawn(keys, socket, IDENTITY, with, status.clone(), events, sending);
+        (peers.expect("a thread starts"), address)
+    }
+
+    #[test]
+    fn a_client_stays_when_its_node_begins_to_lead() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let status = Arc::<Status>::default();
+        let (peers, own_address) = peers(&status, folder.path());
+        let mut config = Config::default();
+        config.limits.connections_per_address = Some(1);
+        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
+        let wanted: ListenAddress = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
+        let bound = bind(Protocol::Beanstalk, &wanted, &SocketOptions::default());
+        let mut bound = bound.expect("a port").remove(0);
+        bound.listen().expect("the port is free");
+        let address = bound.address.to_string();
+        let endpoints = [Endpoint::new(bound, &config, None)];
+        let passing = peers.pass_on(&endpoints, &limits, &Arc::default()).expect("it listens");
+        let mut client = StdTcpStream::connect(address).expect("somebody listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("an option");
+        wait::until("the node accepts its client", || limits.open() == 1);
+
+        drop(passing);
+        let (node, incarnation) = (IDENTITY.node, IDENTITY.incarnation);
+        status.led_by(Leader { node, name: "one".to_owned(), address: own_address, incarnation });
+        let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no thread opens it"));
+        let opens = Protocol::ALL.map(|_| Some(open.clone()));
+        let inbox = Arc::<Inbox>::default();
+        let inboxes = vec![inbox.clone()];
+        peers.open(Entrance::new(&config, &opens, limits.clone(), inboxes, [None, None]));
+        client.write_all(b"stats\r\n").expect("there is room");
+        let arrival = wait::for_some(PATIENCE, || inbox.take_arrivals().pop());
+        let arrival = arrival.expect("its address has one connection, and may have one");
+        assert_eq!(limits.open(), 1);
+        let mut session = StdUnixStream::from(arrival.socket);
+        session.set_nonblocking(false).expect("an option");
+        session.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let mut request = [0; 7];
+        session.read_exact(&mut request).expect("the request");
+        assert_eq!(&request, b"stats\r\n");
+        session.write_all(b"OK").expect("there is room");
+        let mut reply = [0; 2];
+        client.read_exact(&mut reply).expect("the reply");
+        assert_eq!(&reply, b"OK");
     }
 }

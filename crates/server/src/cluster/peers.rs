@@ -205,10 +205,10 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
             let _ = shared.events.send(Event::Input(Input::Lost(node)));
             ended
         }
-        Purpose::Pass(protocol, peer, hosts) => {
+        Purpose::Pass(client) => {
             let entrance = shared.entered().await?;
-            entrance.room(protocol).await?;
-            let arrived = entrance.arrive(protocol, peer, hosts);
+            entrance.room(client.protocol).await?;
+            let arrived = entrance.arrive(client, None);
             serve_client(&mut link, arrived, &entrance.limits, gone).await
         }
         Purpose::Http(client) => {
@@ -378,7 +378,7 @@ async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
 
 impl Shared {
     /// Waits until this node serves connections from other nodes.
-    async fn entered(&self) -> io::Result<Arc<Entrance>> {
+    pub(super) async fn entered(&self) -> io::Result<Arc<Entrance>> {
         let mut entrance = self.entrance.clone();
         let opened = timeout(ENTRANCE_MAX, entrance.wait_for(Option::is_some)).await?;
         let entrance = opened.map_err(io::Error::other)?.clone();

@@ -43,8 +43,8 @@ impl Reporters {
 
     /// Waits until the process is gone. `None`: an older version, which does not name its process.
     ///
-    /// This process does not report to itself. But clients that came to it before it began to lead have
-    /// links from it to itself.
+    /// This process does not report to itself. But a request over HTTP that came to it before it began to
+    /// lead can have a link from it to itself.
     pub(super) async fn gone(&self, process: Option<Incarnation>) {
         let Some(process) = process.filter(|it| *it != self.own) else { return pending().await };
         loop {

@@ -206,8 +206,9 @@ pub(crate) struct Slot {
 pub(crate) enum Admission {
     /// The connection has its own slot.
     Own(Slot),
-    /// The connection of a client of another node shares its slot with the link that carries its
-    /// bytes. Each of them can end later than the other.
+    /// In a cluster, the connection of a client that came through another node shares its slot with the
+    /// link that carries its bytes. Each of them can end later than the other. The same applies to a
+    /// client that came to this node before it led.
     OfLink(Arc<Slot>),
 }
 
