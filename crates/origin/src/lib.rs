@@ -161,7 +161,7 @@ impl Gate {
     pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Rejection> {
         let any_name = match self.reach {
             Reach::Loopback => false,
-            Reach::Unix | Reach::Network => !self.names.are_listed() && !claims.is_from_browser(),
+            Reach::Unix | Reach::Network => !self.names.are_required() && !claims.is_from_browser(),
         };
         if any_name { Ok(()) } else { self.check_name(claims) }
     }
@@ -314,6 +314,12 @@ mod tests {
             let may_read = gate.may_read(&plain);
             assert_eq!(may_read.is_err(), reach == Reach::Loopback, "{reach:?}");
             assert_eq!(gate.may_submit(&plain, true), may_read);
+        }
+        for reach in REACHES {
+            let Gate { names, .. } = gate(reach, &[]);
+            let gate = Gate { names: Arc::new(Names::clone(&names).required()), reach };
+            assert_eq!(gate.may_read(&plain), Err(Rejection::UnknownHost), "{reach:?}");
+            assert_eq!(gate.may_read(&claims(&[("Host", "machine.example")])), Ok(()));
         }
         for reach in REACHES {
             let gate = gate(reach, &["jobs.example"]);

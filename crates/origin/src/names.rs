@@ -8,12 +8,14 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct Names {
     own: Vec<String>,
     listed: Vec<String>,
+    /// See [`Names::required`].
+    are_required: bool,
 }
 
 impl Names {
     /// `own` are the server's own names. `listed` are the names that the operator configured.
     pub fn new(own: impl IntoIterator<Item = String>, listed: Vec<String>) -> Names {
-        Names { own: own.into_iter().collect(), listed }
+        Names { own: own.into_iter().collect(), listed, are_required: false }
     }
 
     /// The same names, and these.
@@ -22,6 +24,16 @@ impl Names {
         let mut names = self.clone();
         names.own.extend(own);
         names
+    }
+
+    /// The same names, and no others for programs, either, as at a loopback listener: see
+    /// [`Gate::may_read`]. A client at such a listener of another server needs this, because it does not
+    /// count as one of this machine.
+    ///
+    /// [`Gate::may_read`]: crate::Gate::may_read
+    #[must_use]
+    pub fn required(self) -> Names {
+        Names { are_required: true, ..self }
     }
 
     /// All names. Addresses are not names.
@@ -42,9 +54,10 @@ impl Names {
             .then_some(name)
     }
 
-    /// Whether the operator configured any names.
-    pub(crate) fn are_listed(&self) -> bool {
-        !self.listed.is_empty()
+    /// Whether programs may use no other names: see [`Names::required`]. The same applies if the operator
+    /// configured any names.
+    pub(crate) fn are_required(&self) -> bool {
+        self.are_required || !self.listed.is_empty()
     }
 
     /// Whether the value of a `Host` header is an allowed name, with or without a port.

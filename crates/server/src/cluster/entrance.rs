@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use origin::Reach;
+use origin::{Names, Reach};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
@@ -20,8 +20,9 @@ use crate::config::Config;
 use crate::config::listener::{Access, Listener};
 use crate::config::protocol::Protocol;
 use crate::net::limits::{Admission, LiveLimits, Slot, WAITING_LINKS_MAX};
-use crate::threads::mailbox::{Arrival, Inbox, OpenSession};
+use crate::threads::mailbox::{Arrival, ConnectionInfo, Inbox, OpenSession};
 use crate::web::connections::LinkPlace;
+use crate::web::sites::names;
 use crate::web::thread::Door;
 
 /// The kernel keeps about so many bytes between a link and the connection of its client. What a client
@@ -69,6 +70,8 @@ pub(crate) struct Entrance {
     next: AtomicUsize,
     /// The places of clients that wait for the end of another connection.
     waiting: Semaphore,
+    /// The names of this node over HTTP.
+    names: Names,
     /// Health, metrics, the API and the console. `None`: this node has no listener for HTTP.
     http: Option<Door>,
     /// Kestrel's admin commands.
@@ -94,14 +97,16 @@ impl Entrance {
         };
         let doors = Protocol::ALL.into_iter().zip(opens).filter_map(door).collect();
         let (next, waiting) = (AtomicUsize::new(0), Semaphore::new(WAITING_LINKS_MAX));
-        Entrance { doors, limits, inboxes, next, waiting, http, admin }
+        Entrance { doors, limits, inboxes, next, waiting, names: names(config), http, admin }
     }
 
     /// Gives a connection with one request to the site.
     pub(super) fn arrive_at_site(&self, client: HttpClient) -> Option<Arrived> {
         let HttpClient { address, is_tls, certificate, host } = client;
         let peer = http_api::Peer { address, is_tls, certificate, ..Default::default() };
-        let (socket, place) = self.http.as_ref()?.arrive(peer, host.into_iter().collect()).ok()?;
+        // The other node has checked the name as its listener requires.
+        let names = self.names_with(host.into_iter().collect(), false);
+        let (socket, place) = self.http.as_ref()?.arrive(peer, names).ok()?;
         Some((socket, Place::Site(place)))
     }
 
@@ -130,10 +135,11 @@ impl Entrance {
     ///
     /// [`room`]: Entrance::room
     pub(super) fn arrive(&self, client: Passed, slot: Option<Arc<Slot>>) -> Option<Arrived> {
-        let Passed { protocol, peer, hosts } = client;
+        let Passed { protocol, peer, hosts, is_loopback } = client;
         if protocol == Protocol::KestrelAdmin {
             let peer = http_api::Peer { address: peer.address(), ..Default::default() };
-            let (socket, place) = self.admin.as_ref()?.arrive(peer, hosts).ok()?;
+            let names = self.names_with(hosts, is_loopback);
+            let (socket, place) = self.admin.as_ref()?.arrive(peer, names).ok()?;
             return Some((socket, Place::Site(place)));
         }
         let (listener, open) = self.doors.iter().find(|(one, _)| one.protocol == protocol)?;
@@ -148,11 +154,30 @@ impl Entrance {
         }
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
         let (listener, open) = (listener.clone(), open.clone());
+        let open = if protocol.is_http() {
+            with_names(open, self.names_with(hosts, is_loopback))
+        } else {
+            open
+        };
         let (socket, admission) = (theirs.into(), Admission::OfLink(slot.clone()));
         let arrival = Arrival { socket, admission, listener, open, tls: None };
         self.inboxes[at].arrive(arrival);
         Some((ours, Place::Queues { _slot: slot }))
     }
+
+    /// The names of this node and those of another one, which its clients use. `is_loopback`: at the
+    /// listener of the other node, clients may use no other names.
+    fn names_with(&self, hosts: Vec<String>, is_loopback: bool) -> Arc<Names> {
+        let names = self.names.with(hosts);
+        Arc::new(if is_loopback { names.required() } else { names })
+    }
+}
+
+/// Opens sessions of clients that may use these names.
+fn with_names(open: Arc<OpenSession>, names: Arc<Names>) -> Arc<OpenSession> {
+    Arc::new(move |info, turn, mailbox| {
+        open(ConnectionInfo { names: Some(&names), ..info }, turn, mailbox)
+    })
 }
 
 /// Carries bytes between a link, or the client itself, and the connection in this process, until both
@@ -183,13 +208,14 @@ mod tests {
     use std::io::Write as _;
 
     use axum::Router;
-    use broker::{Broker, EngineSetup, Millis};
+    use broker::{Broker, EngineSetup, Millis, Outbox};
     use http_api::{Site, Unread};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
     use tokio::runtime::Builder;
 
     use super::*;
     use crate::cluster::reporters::Reporters;
+    use crate::net::sessions::open_gearman_http;
     use crate::threads::mailbox::Peer;
     use crate::web::thread::WebThread;
 
@@ -228,7 +254,7 @@ mod tests {
     }
 
     fn client(protocol: Protocol) -> Passed {
-        Passed { protocol, peer: Peer::Local, hosts: Vec::new() }
+        Passed { protocol, peer: Peer::Local, hosts: Vec::new(), is_loopback: false }
     }
 
     #[test]
@@ -308,6 +334,72 @@ mod tests {
         let others = entrance.waiting.try_acquire_many(WAITING_LINKS_MAX as u32);
         let _others = others.expect("nobody waits");
         assert_eq!(room().await.expect_err("many wait").kind(), ErrorKind::ConnectionRefused);
+    }
+
+    /// The response of the leader to a client of the node `two.example`, which uses this name.
+    async fn response(
+        entrance: &Entrance,
+        inbox: &Inbox,
+        protocol: Protocol,
+        (host, is_loopback): (&str, bool),
+    ) -> String {
+        let hosts = vec!["two.example".to_owned()];
+        let client = Passed { hosts, is_loopback, ..client(protocol) };
+        let (socket, _place) = entrance.arrive(client, None).expect("there is room");
+        let request = format!("GET /ping HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let mut response = Vec::new();
+        if let Some(arrival) = inbox.take_arrivals().pop() {
+            let broker = Broker::memory(EngineSetup::default(), Millis(0));
+            let mut turn = broker.turn(Millis(0));
+            let (peer, listener) = (Peer::Local, &*arrival.listener);
+            let info = ConnectionInfo { peer, listener, names: None };
+            let (_, mut dialect) = (arrival.open)(info, &mut turn, 0);
+            let mut outbox = Outbox::default();
+            dialect.input(request.as_bytes(), &mut turn, &mut outbox);
+            dialect.close(&mut turn);
+            drop(turn);
+            response.extend_from_slice(outbox.sendable(broker.released()));
+        } else {
+            let mut socket = UnixStream::from_std(socket).expect("a socket");
+            socket.write_all(request.as_bytes()).await.expect("there is room");
+            socket.read_to_end(&mut response).await.expect("the end of the connection");
+        }
+        String::from_utf8(response).expect("text")
+    }
+
+    #[tokio::test]
+    async fn a_client_keeps_the_rule_of_names_of_its_node() {
+        for listed in [&[][..], &["jobs.example"]] {
+            let mut config = Config::default();
+            config.http.hosts = listed.iter().map(|name| (*name).to_owned()).collect();
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
+            let (site, places) = (Site::new(Router::new()), 8);
+            let web = WebThread::spawn(runtime, site, Vec::new(), &Arc::default(), places, unread);
+            let web = web.expect("a thread");
+            let opens = Protocol::ALL.map(|protocol| {
+                (protocol == Protocol::GearmanHttp).then(|| open_gearman_http(&config))
+            });
+            let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
+            let inbox = Arc::<Inbox>::default();
+            let (inboxes, doors) = (vec![inbox.clone()], [None, Some(web.door())]);
+            let entrance = Entrance::new(&config, &opens, limits, inboxes, doors);
+            for protocol in [Protocol::GearmanHttp, Protocol::KestrelAdmin] {
+                for (host, is_loopback, is_refused) in [
+                    ("localhost", true, false),
+                    ("two.example:8080", true, false),
+                    ("two.example", false, false),
+                    ("evil.example", true, true),
+                    // Elsewhere, a program may use any name, unless the operator has listed some.
+                    ("evil.example", false, !listed.is_empty()),
+                ] {
+                    let with = (host, is_loopback);
+                    let response = response(&entrance, &inbox, protocol, with).await;
+                    let is_so = response.split(' ').nth(1) == Some("403");
+                    assert_eq!(is_so, is_refused, "{protocol:?} {with:?} {listed:?}: {response}");
+                }
+            }
+        }
     }
 
     #[tokio::test]

@@ -15,6 +15,10 @@ const LINE_BYTES_MAX: usize = 4096;
 /// Bytes of the names of a node in a line. The other parts are short.
 const HOSTS_BYTES_MAX: usize = 3072;
 
+/// This word says that the client is at a loopback listener. An older node takes it for a name of the
+/// other node, which no client uses.
+const LOOPBACK: &str = "loopback=1";
+
 /// Begins the last word of a first line: the process that sends it.
 const PROCESS: &str = " process=";
 
@@ -39,6 +43,9 @@ pub(crate) struct Passed {
     pub(crate) peer: Peer,
     /// The names of the other node, for a protocol over HTTP, whose clients say which name they use.
     pub(crate) hosts: Vec<String>,
+    /// For such a protocol: only clients on the machine of the other node reach its listener. Its names
+    /// are checked as they are there, but the client gets no rights at the leader.
+    pub(crate) is_loopback: bool,
 }
 
 /// A client over HTTP, as the other node sees it.
@@ -69,8 +76,8 @@ pub(crate) struct Answer {
 
 impl Passed {
     /// A client of this node, which has these names. If they are too long for a line, the last ones do
-    /// not count.
-    pub(crate) fn new(protocol: Protocol, peer: Peer, names: &Names) -> Passed {
+    /// not count. `is_loopback`: it is at a loopback listener.
+    pub(crate) fn new(protocol: Protocol, peer: Peer, names: &Names, is_loopback: bool) -> Passed {
         let mut bytes = 0;
         let fits = |name: &&str| {
             bytes += name.len() + 1;
@@ -78,18 +85,19 @@ impl Passed {
         };
         let is_word =
             |name: &&str| !name.is_empty() && name.bytes().all(|one| one.is_ascii_graphic());
-        let is_http = protocol == Protocol::KestrelAdmin;
+        let is_http = protocol.is_http();
         let names = names.all().filter(|_| is_http).filter(is_word);
         let hosts = names.take_while(fits).map(str::to_owned).collect();
-        Passed { protocol, peer, hosts }
+        Passed { protocol, peer, hosts, is_loopback: is_loopback && is_http }
     }
 
     fn encode(&self) -> String {
-        let Passed { protocol, peer, hosts } = self;
+        let Passed { protocol, peer, hosts, is_loopback } = self;
         let mut line = format!("pass 1 {} {}", protocol.name(), peer.shown_with_port());
-        for host in hosts {
+        let mark = is_loopback.then_some(LOOPBACK);
+        for word in hosts.iter().map(String::as_str).chain(mark) {
             line += " ";
-            line += host;
+            line += word;
         }
         line
     }
@@ -102,7 +110,9 @@ impl Passed {
             "unix" => Peer::Local,
             peer => peer.parse::<SocketAddr>().ok()?.into(),
         };
-        Some(Passed { protocol, peer, hosts: words.map(str::to_owned).collect() })
+        let mut hosts: Vec<String> = words.map(str::to_owned).collect();
+        let is_loopback = hosts.pop_if(|word| word == LOOPBACK).is_some();
+        Some(Passed { protocol, peer, hosts, is_loopback })
     }
 }
 
@@ -248,7 +258,13 @@ mod tests {
 
     fn pass(protocol: Protocol, peer: Peer, hosts: &[&str]) -> Purpose {
         let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-        Purpose::Pass(Passed { protocol, peer, hosts })
+        Purpose::Pass(Passed { protocol, peer, hosts, is_loopback: false })
+    }
+
+    fn at_loopback(hosts: &[&str]) -> Purpose {
+        let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let (protocol, peer) = (Protocol::GearmanHttp, Peer::Local);
+        Purpose::Pass(Passed { protocol, peer, hosts, is_loopback: true })
     }
 
     #[test]
@@ -259,6 +275,8 @@ mod tests {
             pass(Protocol::Gearman, peer, &[]),
             pass(Protocol::Beanstalk, Peer::Local, &[]),
             pass(Protocol::KestrelAdmin, peer, &["two", "b.example"]),
+            at_loopback(&["two"]),
+            at_loopback(&[]),
             Purpose::Copy(Lineage([0x0a; 16])),
             Purpose::Http(HttpClient::default()),
             Purpose::Http(HttpClient {
@@ -288,6 +306,7 @@ mod tests {
         for purpose in [
             pass(Protocol::KestrelAdmin, Peer::Local, &["two"]),
             pass(Protocol::Gearman, Peer::Local, &[]),
+            at_loopback(&["two"]),
             Purpose::Http(client),
         ] {
             let line = with_process(&purpose.encode(), 0xab);
@@ -312,13 +331,15 @@ mod tests {
     fn the_names_of_a_node_fit_into_a_line() {
         let many = (0..500).map(|number| format!("name-{number}.example"));
         let names = Names::new(["two words".to_owned(), "10.0.0.1".to_owned()], many.collect());
-        let client = Passed::new(Protocol::KestrelAdmin, Peer::Local, &names);
+        let client = Passed::new(Protocol::KestrelAdmin, Peer::Local, &names, true);
         let line = client.encode();
         assert!(line.len() < LINE_BYTES_MAX);
         assert_eq!(Purpose::decode(&line), Some(Purpose::Pass(client.clone())));
         let hosts = client.hosts;
         assert!(hosts.len() > 100 && hosts[0] == "name-0.example", "{hosts:?}");
-        let other = Passed::new(Protocol::Gearman, Peer::Local, &names);
+        let gearman = Passed::new(Protocol::GearmanHttp, Peer::Local, &names, false);
+        assert_eq!(gearman.hosts, hosts);
+        let other = Passed::new(Protocol::Gearman, Peer::Local, &names, true);
         assert_eq!(Purpose::Pass(other), pass(Protocol::Gearman, Peer::Local, &[]));
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notation::address::Address;
-use origin::Names;
+use origin::{Names, Reach};
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader,
     Interest,
@@ -97,6 +97,8 @@ enum Socket {
 struct Listening {
     socket: Socket,
     protocol: Protocol,
+    /// Only clients on this machine reach it, over TCP.
+    is_loopback: bool,
     /// The leader would close a connection that sends nothing for this long.
     silence_max: Option<Duration>,
     certificates: Option<Arc<Certificates>>,
@@ -128,6 +130,7 @@ impl Peers {
             let listening = Arc::new(Listening {
                 socket,
                 protocol: listener.protocol,
+                is_loopback: listener.access.reach == Reach::Loopback,
                 silence_max: if is_site { Some(SITE_SILENCE_MAX) } else { silence_max },
                 certificates: certificates.clone(),
                 limits: limits.clone(),
@@ -202,7 +205,7 @@ impl Listening {
     async fn pass(&self, client: impl Client, peer: Peer, slot: Arc<Slot>) -> io::Result<()> {
         let mut client = BufReader::with_capacity(FIRST_BYTES, client);
         if speaks(&mut client, self.silence_max).await? {
-            let passed = Passed::new(self.protocol, peer, &self.names);
+            let passed = Passed::new(self.protocol, peer, &self.names, self.is_loopback);
             self.shared.pass(&mut client, passed, slot, &self.limits).await?;
         }
         Ok(())

@@ -315,7 +315,7 @@ impl Connection {
         mailbox: usize,
     ) -> Option<SessionId> {
         let open = self.open.take()?;
-        let info = ConnectionInfo { peer: self.peer(), listener: &self.listener };
+        let info = ConnectionInfo { peer: self.peer(), listener: &self.listener, names: None };
         let (session, dialect) = open(info, turn, mailbox);
         turn.set_peer(session, &self.peer().shown_with_port());
         self.dialect = dialect;

@@ -50,11 +50,12 @@ fn open_gearman(config: &Config) -> Arc<OpenSession> {
 
 /// HTTP connections must not be in Gearman's list of workers. So they have a separate `Server`,
 /// with the same options.
-fn open_gearman_http(config: &Config) -> Arc<OpenSession> {
+pub(crate) fn open_gearman_http(config: &Config) -> Arc<OpenSession> {
     let server = gearman::Server::new(facts::gearman_options(config));
-    let names = Arc::new(names(config));
+    let own = Arc::new(names(config));
     Arc::new(move |info, turn, mailbox| {
-        let gate = Gate { names: names.clone(), reach: info.listener.access.reach };
+        let names = info.names.unwrap_or(&own).clone();
+        let gate = Gate { names, reach: info.listener.access.reach };
         let session = gearman::HttpSession::new(server.clone(), gate, turn, mailbox);
         (session.id(), Box::new(session))
     })

@@ -11,6 +11,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use broker::{Answer, Dialect, Event, Mailbox, Millis, SessionId, Turn};
+use origin::Names;
 use rustls::ServerConfig;
 
 use crate::config::listener::Listener;
@@ -32,6 +33,8 @@ pub(crate) type OpenSession =
 pub(crate) struct ConnectionInfo<'a> {
     pub(crate) peer: Peer,
     pub(crate) listener: &'a Listener,
+    /// The names that the client may use over HTTP. `None`: those of this server.
+    pub(crate) names: Option<&'a Arc<Names>>,
 }
 
 /// The client's address.

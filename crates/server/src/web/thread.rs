@@ -65,16 +65,15 @@ struct Served {
 pub(crate) struct Door {
     runtime: Handle,
     served: Served,
-    names: Arc<Names>,
 }
 
 impl Door {
-    /// Serves the client of another node. Returns the other end of its connection, and the place of its
-    /// link. `hosts` are the names of that node that the client may use.
+    /// Serves the client of another node, which may use these names. Returns the other end of its
+    /// connection, and the place of its link.
     pub(crate) fn arrive(
         &self,
         peer: Peer,
-        hosts: Vec<String>,
+        names: Arc<Names>,
     ) -> io::Result<(StdUnixStream, LinkPlace)> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -84,7 +83,7 @@ impl Door {
             UnixStream::from_std(theirs)?
         };
         // The client may be on the machine of the other node, but not on this one.
-        let gate = Gate { names: Arc::new(self.names.with(hosts)), reach: Reach::Network };
+        let gate = Gate { names, reach: Reach::Network };
         let client = Client { gate, peer: Peer { is_passed: true, is_operator: false, ..peer } };
         let served = self.served.clone();
         let ticket = self.served.connections.admit(|ticket| {
@@ -151,9 +150,7 @@ impl WebThread {
 
     /// A way into the site for the clients of other nodes.
     pub(crate) fn door(&self) -> Door {
-        let (runtime, served, names) =
-            (self.runtime.clone(), self.served.clone(), self.names.clone());
-        Door { runtime, served, names }
+        Door { runtime: self.runtime.clone(), served: self.served.clone() }
     }
 
     /// Also serves the operator's socket. It has places of its own, so that the operator gets in when
