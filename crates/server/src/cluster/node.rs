@@ -360,7 +360,8 @@ impl Runner {
                 tracing::info!(node = name, "follows");
                 self.status.say(format!("follows {name}"));
                 let incarnation = claim.incarnation;
-                self.status.led_by(Leader { node, name, address, incarnation });
+                let epoch = self.node.reader().epoch();
+                self.status.led_by(Leader { node, name, address, incarnation, epoch });
                 self.discard_copy();
             }
             Act::Lead { epoch, at, time_ms, id_limit } => {
@@ -464,7 +465,7 @@ impl Runner {
                 if let Some((node, claim)) = self.node.reader().leader().cloned() {
                     let claim::Leader { name, address, .. } = claim.leader;
                     let incarnation = claim.incarnation;
-                    self.status.led_by(Leader { node, name, address, incarnation });
+                    self.status.led_by(Leader { node, name, address, incarnation, epoch });
                 }
                 if let Some(lead) = self.lead.take() {
                     let _ = lead.send(Ok(()));

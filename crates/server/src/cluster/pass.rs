@@ -483,16 +483,17 @@ mod tests {
         let bound = bind(Protocol::Beanstalk, &wanted, &SocketOptions::default());
         let mut bound = bound.expect("a port").remove(0);
         bound.listen().expect("the port is free");
-        let address = bound.address.to_string();
+        let listening = bound.address.to_string();
         let endpoints = [Endpoint::new(bound, &config, None)];
         let passing = peers.pass_on(&endpoints, &limits, &Arc::default()).expect("it listens");
-        let mut client = StdTcpStream::connect(address).expect("somebody listens");
+        let mut client = StdTcpStream::connect(listening).expect("somebody listens");
         client.set_read_timeout(Some(PATIENCE)).expect("an option");
         wait::until("the node accepts its client", || limits.open() == 1);
 
         drop(passing);
         let (node, incarnation) = (IDENTITY.node, IDENTITY.incarnation);
-        status.led_by(Leader { node, name: "one".to_owned(), address: own_address, incarnation });
+        let (name, address) = ("one".to_owned(), own_address);
+        status.led_by(Leader { node, name, address, incarnation, epoch: 1 });
         let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no thread opens it"));
         let opens = Protocol::ALL.map(|_| Some(open.clone()));
         let inbox = Arc::<Inbox>::default();

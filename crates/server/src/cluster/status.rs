@@ -19,6 +19,8 @@ pub(crate) struct Leader {
     /// Its address for other nodes.
     pub(crate) address: String,
     pub(crate) incarnation: Incarnation,
+    /// The epoch in which it leads.
+    pub(crate) epoch: Epoch,
 }
 
 /// Why a leader gives its lead away.
@@ -146,14 +148,16 @@ impl Status {
         lock(&self.said).clone()
     }
 
-    /// Another node, or this one, leads now.
+    /// Another node, or this one, leads now. A follower that is behind can have found a later leader
+    /// already, and then reads the claims of earlier ones: they change nothing.
     pub(crate) fn led_by(&self, leader: Leader) {
         self.leader.send_if_modified(|now| {
-            let is_other = now.as_ref() != Some(&leader);
-            if is_other {
+            let is_newer =
+                now.as_ref().is_none_or(|now| *now != leader && now.epoch <= leader.epoch);
+            if is_newer {
                 *now = Some(leader);
             }
-            is_other
+            is_newer
         });
     }
 
@@ -193,6 +197,11 @@ impl Status {
     pub(crate) fn leader_ms(&self) -> u64 {
         let told = *lock(&self.leader_time);
         told.map_or(0, |(time_ms, at)| time_ms.saturating_add(at.elapsed().as_millis() as u64))
+    }
+
+    /// Whether the leader has answered the last report, and may answer its clients.
+    pub(crate) fn reaches_leader(&self) -> bool {
+        lock(&self.link).is_some_and(|link| link.may_answer)
     }
 
     /// The leader does not answer.

@@ -25,12 +25,11 @@ use tokio::time::{Instant, sleep};
 use super::PIECE_BYTES;
 use super::receive::{Need, Progress, ReceiveError, receive};
 use crate::cluster::ClusterFailure;
+use crate::cluster::hints::{is_live, leader};
 use crate::cluster::keys::Keys;
 use crate::cluster::node::Event;
-use crate::cluster::status::{Leader, Status};
+use crate::cluster::status::Status;
 
-/// A hint that has not changed for this long is that of a node that is away.
-const LIVE_MAX: Duration = Duration::from_secs(4);
 /// A follower has this time to show up, before the leader is asked.
 const LEADER_AFTER: Duration = Duration::from_secs(4);
 /// A node whose copy failed is not asked again before this time.
@@ -215,18 +214,6 @@ async fn look(
     }
 }
 
-fn is_live(one: &Seen, lineage: &str) -> bool {
-    let Seen { hint, changes, age, .. } = one;
-    *changes > 0 && *age < LIVE_MAX && hint.lineage == lineage && !hint.is_forgotten
-}
-
-fn leader(seen: &[Seen], lineage: &str) -> Option<Leader> {
-    let leads = |one: &&Seen| is_live(one, lineage) && one.hint.role == Role::Leads;
-    let Seen { node, hint, .. } = seen.iter().filter(leads).max_by_key(|one| one.hint.epoch)?;
-    let (name, address) = (hint.name.clone(), hint.address.clone());
-    Some(Leader { node: *node, name, address, incarnation: hint.incarnation })
-}
-
 /// Which node is asked.
 struct Wanted {
     own: NodeId,
@@ -259,6 +246,7 @@ mod tests {
     use nats::hints::Hint;
 
     use super::*;
+    use crate::cluster::hints::LIVE_MAX;
 
     fn seen(node: NodeId, role: Role, durable: u64) -> Seen {
         let hint = Hint { lineage: "7".into(), role, durable, epoch: 9, ..Hint::default() };
