@@ -14,6 +14,9 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// Longer than any node waits for another one.
 const LEASES: Duration = Duration::from_secs(5);
 
+/// The delay of a job whose leader is lost. A takeover usually takes half as long.
+const DELAY_S: u32 = 5;
+
 /// The alerts, the dashboard and the guide name metrics of a node; each of them must exist.
 fn check_metrics(page: &str) {
     let known: BTreeSet<&str> =
@@ -122,6 +125,21 @@ fn another_node_takes_over() {
     let last = rig.wait_for_leader(&[0, 1, 2], START_MAX);
     assert_eq!(drain(&mut rig.client(last)), (0..140).collect::<Vec<u32>>());
     wait::until("one node leads", || rig.leaders().len() == 1);
+
+    // The last record reaches the next leader late. The time of its jobs has gone on meanwhile.
+    let late = (last + 1) % 3;
+    rig.kill((last + 2) % 3);
+    wait::until("the follower has a link to the leader", || {
+        rig.ask(late, "/health/ready").is_some_and(|(code, _)| code == 200)
+    });
+    let signal = |rig: &Rig, signal| rig.nodes[late].server.as_ref().unwrap().signal(signal);
+    signal(&rig, Signal::STOP).unwrap();
+    rig.client(last).put(0, DELAY_S, 600, b"140").unwrap();
+    rig.kill(last);
+    wait::let_pass(Duration::from_secs(u64::from(DELAY_S) + 1), "a delay passes in real time");
+    signal(&rig, Signal::CONT).unwrap();
+    rig.wait_for_leader(&[late], START_MAX);
+    assert_eq!(drain(&mut rig.client(late)), [140], "it was due before this node led");
 }
 
 #[test]

@@ -455,7 +455,7 @@ impl Runner {
 
     fn begin_to_lead(&mut self, epoch: Epoch, at: At, time_ms: u64, id_limit: u64) {
         let since = self.heard_ms.map(|heard_ms| self.now_ms().saturating_sub(heard_ms));
-        let since = since_last_group(&at, time_ms, since);
+        let since = since_last_group(&at, time_ms, since, self.status.last_leader_ms());
         let ids = id_limit - CLAIM_IDS..id_limit;
         match self.broker.lead(epoch, ids, since) {
             Ok(()) => {
@@ -624,15 +624,18 @@ fn words_about_folder(hangs: bool, leads: bool) -> (String, String) {
 }
 
 /// How the time of a new leader goes on after the last group. `record_ms` is the time of the last
-/// record, and `silent_ms` how long ago it arrived. `None`: nobody knows.
-fn since_last_group(at: &At, record_ms: u64, silent_ms: Option<u64>) -> Since {
+/// record, and `silent_ms` how long ago it arrived. `None`: nobody knows. But the record can have waited
+/// for this node: the process was stopped, or its folder had no room. `leader_ms` shows this: the time of
+/// the old leader now, as it has told it. 0: it has not.
+fn since_last_group(at: &At, record_ms: u64, silent_ms: Option<u64>, leader_ms: u64) -> Since {
     match silent_ms {
         // The last record shows how far the old leader's time was ahead of the last group.
         Some(silent_ms) if at.time_ms > 0 => {
-            Since::Elapsed(record_ms.saturating_sub(at.time_ms) + silent_ms)
+            let shown_ms = record_ms.saturating_sub(at.time_ms) + silent_ms;
+            Since::Elapsed(shown_ms.max(leader_ms.saturating_sub(at.time_ms)))
         }
         // The first group sets the time of the cluster.
-        Some(_) | None => Since::Wall { now: wall(), record: Millis(record_ms) },
+        Some(_) | None => Since::Wall { now: wall(), record: Millis(record_ms.max(leader_ms)) },
     }
 }
 
@@ -658,11 +661,35 @@ mod tests {
     #[test]
     fn time_goes_on_after_the_last_record() {
         let at = At { number: 3, time_ms: 1000, ..At::default() };
-        assert_eq!(since_last_group(&at, 1500, Some(20)), Since::Elapsed(520));
-        let record = Millis(1500);
-        let since = since_last_group(&at, 1500, None);
-        assert!(matches!(since, Since::Wall { record: found, .. } if found == record));
-        let since = since_last_group(&At::default(), 500, Some(20));
+        assert_eq!(since_last_group(&at, 1500, Some(20), 0), Since::Elapsed(520));
+        let wall = |silent_ms, leader_ms| match since_last_group(&at, 1500, silent_ms, leader_ms) {
+            Since::Wall { record, .. } => record.0,
+            Since::Elapsed(_) => panic!("nobody knows when the record arrived"),
+        };
+        assert_eq!(wall(None, 0), 1500);
+        let since = since_last_group(&At::default(), 500, Some(20), 0);
         assert!(matches!(since, Since::Wall { .. }));
+        // The record has waited for this node.
+        assert_eq!(since_last_group(&at, 1500, Some(20), 27_000), Since::Elapsed(26_000));
+        assert_eq!(wall(None, 27_000), 27_000);
+    }
+
+    #[test]
+    fn only_the_last_leader_shows_how_late_the_last_record_came() {
+        let status = Status::default();
+        let leader = |incarnation, epoch| Leader {
+            node: incarnation,
+            name: String::new(),
+            address: String::new(),
+            incarnation,
+            epoch,
+        };
+        status.led_by(leader(7, 1));
+        assert_eq!(status.last_leader_ms(), 0);
+        status.leader_told_time(7, 1_000_000);
+        assert!(status.last_leader_ms() >= 1_000_000);
+        status.led_by(leader(8, 2));
+        assert_eq!(status.last_leader_ms(), 0);
+        assert!(status.leader_ms() >= 1_000_000);
     }
 }

@@ -355,7 +355,7 @@ async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
         let applied = shared.stream.at().number;
         shared.status.linked(answer.number.saturating_sub(applied), answer.is_free);
         if let Some(time_ms) = answer.time_ms {
-            shared.status.leader_told_time(time_ms);
+            shared.status.leader_told_time(leader.incarnation, time_ms);
         }
         // The end of the link must be noticed at once, also between two reports.
         let mut byte = [0];

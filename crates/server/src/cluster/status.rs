@@ -40,6 +40,22 @@ struct Link {
     may_answer: bool,
 }
 
+/// The time that a leader has told.
+#[derive(Copy, Clone, Debug)]
+struct ToldTime {
+    process: Incarnation,
+    /// Milliseconds of log time.
+    time_ms: u64,
+    /// When the answer came.
+    at: Instant,
+}
+
+impl ToldTime {
+    fn now_ms(self) -> u64 {
+        self.time_ms.saturating_add(self.at.elapsed().as_millis() as u64)
+    }
+}
+
 /// The status of this node.
 #[derive(Debug)]
 pub(crate) struct Status {
@@ -53,8 +69,7 @@ pub(crate) struct Status {
     facts: Mutex<Option<ClusterFacts>>,
     view: Mutex<View>,
     link: Mutex<Option<Link>>,
-    /// The leader's time in its last answer, and when it came.
-    leader_time: Mutex<Option<(u64, Instant)>>,
+    leader_time: Mutex<Option<ToldTime>>,
     copying: Mutex<Option<Progress>>,
     leader: watch::Sender<Option<Leader>>,
     leaving: Mutex<Option<Leaving>>,
@@ -187,16 +202,24 @@ impl Status {
         *lock(&self.link) = Some(Link { lag, may_answer });
     }
 
-    /// The leader has told its time, in milliseconds of log time.
-    pub(crate) fn leader_told_time(&self, time_ms: u64) {
-        *lock(&self.leader_time) = Some((time_ms, Instant::now()));
+    /// This process, which leads, has told its time, in milliseconds of log time.
+    pub(crate) fn leader_told_time(&self, process: Incarnation, time_ms: u64) {
+        *lock(&self.leader_time) = Some(ToldTime { process, time_ms, at: Instant::now() });
     }
 
     /// The leader's time now, in milliseconds of log time. It goes on while the leader does not answer,
     /// and with the next leader. 0: no leader has told its time.
     pub(crate) fn leader_ms(&self) -> u64 {
         let told = *lock(&self.leader_time);
-        told.map_or(0, |(time_ms, at)| time_ms.saturating_add(at.elapsed().as_millis() as u64))
+        told.map_or(0, ToldTime::now_ms)
+    }
+
+    /// The same, if the last leader that told its time is the leader as this node knows it. Otherwise 0:
+    /// the time of an earlier leader says little about that of the next one.
+    pub(crate) fn last_leader_ms(&self) -> u64 {
+        let last = self.leader.borrow().as_ref().map(|leader| leader.incarnation);
+        let told = *lock(&self.leader_time);
+        told.filter(|told| last == Some(told.process)).map_or(0, ToldTime::now_ms)
     }
 
     /// Whether the leader has answered the last report, and may answer its clients.
