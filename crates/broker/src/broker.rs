@@ -407,10 +407,14 @@ impl Broker {
         let stream = self.shared.stream.as_ref();
         self.shared.log.as_ref().is_some_and(|log| {
             let id_limit = stream.map_or_else(|| log.id_limit(), |stream| stream.id_limit());
-            log.open_batch_bytes() >= log.open_batch_bytes_max()
-                || next_number + NUMBERS_MARGIN > id_limit
-                || log.lags()
+            log.is_batch_full() || next_number + NUMBERS_MARGIN > id_limit || log.lags()
         })
+    }
+
+    /// Whether so many bytes wait for the committer that a follower should apply no further group before it
+    /// has written them. A leader asks [`Broker::congested`], which also asks for ids and prepared segments.
+    pub fn is_batch_full(&self) -> bool {
+        self.shared.log.as_ref().is_some_and(|log| log.is_batch_full())
     }
 
     /// Whether the log has so much to write that more requests would noticeably delay other
@@ -728,11 +732,7 @@ impl Shared {
     /// the log, so work that waited for the committer would wait forever.
     pub(crate) fn writes_behind(&self) -> bool {
         let has_committer = self.has_committer.load(Ordering::Relaxed);
-        has_committer
-            && self
-                .log
-                .as_ref()
-                .is_some_and(|log| log.open_batch_bytes() >= log.open_batch_bytes_max())
+        has_committer && self.log.as_ref().is_some_and(|log| log.is_batch_full())
     }
 
     pub(crate) fn draining(&self) -> bool {

@@ -600,6 +600,11 @@ impl Log {
         OPEN_BATCH_BYTES_MAX.min(self.segments.segment_bytes / 4) as usize
     }
 
+    /// Whether the open batch has reached [`Log::open_batch_bytes_max`].
+    pub fn is_batch_full(&self) -> bool {
+        self.open_batch_bytes() >= self.open_batch_bytes_max()
+    }
+
     /// Whether a write of the open batch takes longer than a sync of a few bytes. Then the owner
     /// should delay work that is not urgent.
     pub fn has_backlog(&self) -> bool {

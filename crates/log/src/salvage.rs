@@ -184,7 +184,7 @@ impl Writer {
                 self.log.fact(START_MS, key, value);
             }
         }
-        if self.log.open_batch_bytes() >= self.log.open_batch_bytes_max() {
+        if self.log.is_batch_full() {
             // `commit_and_sync` fails on a full disk. A plain commit step would keep the unwritten
             // groups, and all later entries would stay in memory.
             self.failure = self.log.commit_and_sync(START_MS).err();

@@ -18,6 +18,9 @@ use crate::cluster::node::Event;
 const WAITING_BYTES_MAX: usize = 32 << 20;
 /// Time before the next attempt, if the folder has no room now.
 const RETRY: Duration = Duration::from_millis(100);
+/// Time before the first look whether the log has written enough. The next looks come later and later,
+/// up to [`RETRY`].
+const LOG_PAUSE: Duration = Duration::from_millis(1);
 
 /// The handle of the thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
@@ -101,8 +104,14 @@ fn run(
     }
 }
 
-/// Applies one group. Waits while the folder has no room.
+/// Applies one group. Waits while the folder has no room, or the log writes too slowly: what waits for the
+/// log is in memory.
 fn apply(broker: &Broker, group: &SealedGroup) -> Result<(), ClusterFailure> {
+    let mut pause = LOG_PAUSE;
+    while broker.is_batch_full() {
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(RETRY);
+    }
     let mut is_told = false;
     loop {
         match broker.apply(group) {
@@ -137,6 +146,11 @@ mod tests {
         Broker::open(options, NOW).expect("the disk is empty").0
     }
 
+    fn commit(broker: &Broker) {
+        broker.commit_step(NOW).expect("the disk works");
+        broker.prepare_step().expect("the disk works");
+    }
+
     /// The groups of a leader that puts a job with each of these bodies, one every second.
     fn groups(body_bytes: &[usize]) -> Vec<SealedGroup> {
         let leader = node(&FaultDisk::new(1, 64 << 20));
@@ -154,8 +168,7 @@ mod tests {
                 leader.accept(group.number);
                 all.push(group);
             }
-            leader.commit_step(NOW).expect("the disk works");
-            leader.prepare_step().expect("the disk works");
+            commit(&leader);
         }
         all
     }
@@ -167,7 +180,7 @@ mod tests {
         let disk = FaultDisk::new(2, 512 << 10);
         let follower = node(&disk);
         let (events, _received) = unbounded_channel();
-        let applier = Applier::spawn(follower, events).expect("a thread starts");
+        let applier = Applier::spawn(follower.clone(), events).expect("a thread starts");
         assert_eq!(applier.lag_ms(NOW.0 + 60_000), 0, "it has read nothing");
         for group in &all {
             applier.apply(group.clone());
@@ -177,6 +190,33 @@ mod tests {
         wait::until("the group has no room", waits);
         assert_eq!(applier.lag_ms(large.time_ms + 20_000), 20_000);
         disk.set_capacity(64 << 20);
-        wait::until("all groups are applied", || applier.lag_ms(large.time_ms + 30_000) == 0);
+        wait::until("all groups are applied", || {
+            commit(&follower);
+            applier.lag_ms(large.time_ms + 30_000) == 0
+        });
+    }
+
+    #[test]
+    fn groups_wait_while_the_log_has_enough_to_write() {
+        let all = groups(&[1000; 200]);
+        let follower = node(&FaultDisk::new(2, 64 << 20));
+        let (events, _received) = unbounded_channel();
+        let applier = Applier::spawn(follower.clone(), events).expect("a thread starts");
+        for group in &all {
+            applier.apply(group.clone());
+        }
+        let is_done = || applier.lag_ms(u64::MAX) == 0;
+        // Nobody else writes the log.
+        let mut commits = 0;
+        while !is_done() {
+            wait::until("the log has enough to write, or all", || {
+                follower.prepare_step().expect("the disk works");
+                follower.is_batch_full() || is_done()
+            });
+            commit(&follower);
+            commits += 1;
+        }
+        // The open batch has room for a quarter of a segment, and one group: see `node`.
+        assert!(commits >= 200 * 1000 / (20 << 10), "{commits} commits");
     }
 }
