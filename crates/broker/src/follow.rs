@@ -57,6 +57,15 @@ pub enum ApplyError {
     },
 }
 
+/// A group that was applied.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Applied {
+    /// The place of the node after the group.
+    pub at: At,
+    /// The factor by which the owner should rest longer than the call took: see [`crate::Turn::rests`].
+    pub rests: u32,
+}
+
 impl Broker {
     /// Applies the next group of the leader to the engine and the log. When the function returns,
     /// the group is in the log's open batch: see [`crate::Stream::durable`]. After an error other
@@ -65,7 +74,7 @@ impl Broker {
     /// # Panics
     ///
     /// The broker is not that of a follower.
-    pub fn apply(&self, group: &SealedGroup) -> Result<At, ApplyError> {
+    pub fn apply(&self, group: &SealedGroup) -> Result<Applied, ApplyError> {
         let stream = self.stream().expect("only the node of a cluster applies groups");
         assert!(!stream.leads(), "a leader applies no groups");
         let at = stream.at();
@@ -96,9 +105,10 @@ impl Broker {
         drop(gathering);
         stream.note_applied(at.number);
         core.ledger.appended = true;
+        let rests = turn.rests();
         drop(turn);
         self.set_clock_step();
-        Ok(at)
+        Ok(Applied { at, rests })
     }
 }
 

@@ -59,7 +59,7 @@ pub use engine::{
     SetAsideRefused, Span, SpanKind, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
-pub use follow::ApplyError;
+pub use follow::{Applied, ApplyError};
 pub use journal::fact::FactError;
 pub use journal::stream::{OnGroup, Stream};
 pub use ledger::meta::UnknownMeta;

@@ -62,8 +62,8 @@ fn groups(leader: &Broker) -> impl Iterator<Item = SealedGroup> {
 /// Accepts all groups of the leader, and applies them to the follower.
 fn pass_on(leader: &Broker, follower: &Broker) {
     for group in groups(leader) {
-        let place = follower.apply(&group).expect("it follows the last one");
-        assert_eq!(place, group.at());
+        let applied = follower.apply(&group).expect("it follows the last one");
+        assert_eq!(applied.at, group.at());
     }
     follower.turn(Millis(0)).check_invariants();
 }

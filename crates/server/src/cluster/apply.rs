@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use broker::{ApplyError, Broker};
+use broker::{Applied, ApplyError, Broker};
 use replica::group::SealedGroup;
 use replica::node::Input;
 use tokio::sync::mpsc::UnboundedSender;
@@ -21,6 +21,8 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Time before the first look whether the log has written enough. The next looks come later and later,
 /// up to [`RETRY`].
 const LOG_PAUSE: Duration = Duration::from_millis(1);
+/// The longest rest after a group.
+const REST_MAX: Duration = Duration::from_millis(100);
 
 /// The handle of the thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
@@ -91,22 +93,26 @@ fn run(
         waiting.bytes.fetch_sub(group.body.len(), Ordering::Relaxed);
         waiting.times_ms().pop_front();
         let has_failed = applied.is_err();
-        let event = match applied {
-            Ok(()) => {
+        let (event, rest) = match applied {
+            Ok(rest) => {
                 let (number, next_id) = (group.number, broker.next_number());
-                Event::Input(Input::Applied { number, next_id })
+                (Event::Input(Input::Applied { number, next_id }), rest)
             }
-            Err(error) => Event::Failed(error),
+            Err(error) => (Event::Failed(error), Duration::ZERO),
         };
         if events.send(event).is_err() || has_failed {
             return;
+        }
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
         }
     }
 }
 
 /// Applies one group. Waits while the folder has no room, or the log writes too slowly: what waits for the
-/// log is in memory.
-fn apply(broker: &Broker, group: &SealedGroup) -> Result<(), ClusterFailure> {
+/// log is in memory. Returns how long the thread must rest: while the upkeep or reclaim is behind, each
+/// group would need more memory, or more room on the disk. A leader slows its clients down for this.
+fn apply(broker: &Broker, group: &SealedGroup) -> Result<Duration, ClusterFailure> {
     let mut pause = LOG_PAUSE;
     while broker.is_batch_full() {
         std::thread::sleep(pause);
@@ -114,8 +120,9 @@ fn apply(broker: &Broker, group: &SealedGroup) -> Result<(), ClusterFailure> {
     }
     let mut is_told = false;
     loop {
+        let began = Instant::now();
         match broker.apply(group) {
-            Ok(_) => return Ok(()),
+            Ok(Applied { rests, .. }) => return Ok((began.elapsed() * rests).min(REST_MAX)),
             Err(error @ (ApplyError::Full(_) | ApplyError::Unread(_))) => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!("this node falls behind: {error}");

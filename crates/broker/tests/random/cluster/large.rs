@@ -67,7 +67,7 @@ fn groups_that_wait_for_the_stream_get_their_chains_in_order() {
     for group in groups(&leader) {
         assert_eq!(group.before, chain, "group {}", group.number);
         chain = group.after;
-        places.push(follower.apply(&group).expect("it follows the last one"));
+        places.push(follower.apply(&group).expect("it follows the last one").at);
         // The folder of the leader has exactly what the stream has accepted.
         commit(&leader, START);
         commit(&follower, START);

@@ -1,7 +1,7 @@
 //! What the owner of a node does: it starts and ends processes, applies and gathers groups, and
 //! reports to the leader.
 
-use broker::{ApplyError, Millis};
+use broker::{Applied, ApplyError, Millis};
 use replica::group::SealedGroup;
 use replica::node::Input;
 
@@ -87,7 +87,8 @@ impl Cluster {
         let group = sabotaged(group, self.sabotage);
         let applied = process.broker.apply(&group);
         match applied {
-            Ok(at) => {
+            // The work of its threads comes at moments of its own, so a rest would give it nothing.
+            Ok(Applied { at, .. }) => {
                 trace.note(format_args!("node {number} applies group {}", at.number));
                 process.groups.pop_front();
                 process.timed = shown;
