@@ -342,24 +342,17 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Moves a job to another queue, as if a client put it there at the moment `created`. It does not
-    /// expire any more, and is no dead letter. A delayed job keeps its due time. The job must be in
-    /// no list.
+    /// Moves a job to another queue, as if a client put it there at the moment `created`. It is no dead
+    /// letter. It keeps its expiry, and a delayed job its due time. The job must be in no list.
     pub(crate) fn set_queue(&mut self, slot: JobSlot, queue: QueueId, created: Millis) {
         self.revive(slot);
         let order = self.deal_id();
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         self.keys.remove(job);
         self.unique_keys.leave(job);
-        let expires = job.expires().is_some();
-        self.expiring -= u64::from(expires);
         job.set_queue(queue, created, order);
         self.keys.insert(job);
         self.unique_keys.enter(job);
-        // A time of the wall clock is the due time, if the job does not expire.
-        if expires || job.state() != State::Delayed {
-            self.wall_times.remove(&slot);
-        }
         self.recharge(slot);
     }
 

@@ -227,6 +227,7 @@ impl Engine {
         if self.is_observed {
             self.observe_departure(slot, death.cause.job_end(), Some(to));
         }
+        self.jobs.forget_expiry(slot);
         self.relocate(slot, to, created, death.cause.is_requested(), effects);
         self.jobs.set_death(slot, death);
         self.enlist(slot, effects);

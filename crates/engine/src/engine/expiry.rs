@@ -12,6 +12,7 @@
 
 use super::Engine;
 use super::dead_letters::Unserved;
+use super::moves::MoveCause;
 use super::take::Asker;
 use crate::effects::Effects;
 use crate::ids::{JobSlot, Millis, QueueId};
@@ -33,6 +34,12 @@ impl Engine {
     fn is_buried_when_expired(&self, slot: JobSlot) -> bool {
         let policy = self.policy_of(self.jobs[slot].queue());
         self.has_stayed(slot) && policy.is_none_or(|policy| policy.same_as.is_none())
+    }
+
+    /// Whether the time that a client gave to this job is over. A dead letter in its own queue has none.
+    fn is_past_its_own_time(&self, slot: JobSlot) -> bool {
+        let is_past = self.jobs[slot].expires().is_some_and(|last| last < self.now);
+        is_past && !self.has_stayed(slot)
     }
 
     pub(super) fn is_expired(&self, slot: JobSlot) -> bool {
@@ -194,10 +201,19 @@ impl Engine {
             return self.bury_again(slot, effects);
         }
         let from = self.jobs[slot].queue();
+        let Some(policy) = self.policy_of(from) else { return };
+        let (target, why) = match (&policy.same_as, &policy.expire_to) {
+            // It would have expired in the other queue, too, so what that queue does then applies.
+            (Some(_), Some(real)) if self.is_past_its_own_time(slot) => {
+                (self.look_up_policy(real).expire_to.clone(), MoveCause::Expired)
+            }
+            // The name of the queue stands for the other queue now, which is no reason to lose a job.
+            (Some(_), real) => (real.clone(), MoveCause::Renamed),
+            (None, target) => (target.clone(), MoveCause::Expired),
+        };
+        let moves_on = why == MoveCause::Renamed;
         let Some(extension) = self.queues[from].extension_mut() else { return };
-        let (target, items) = (extension.policy().expire_to.clone(), extension.items());
-        // The name of the queue stands for the other queue now, which is no reason to lose a job.
-        let moves_on = extension.policy().same_as.is_some();
+        let items = extension.items();
         extension.expired += u64::from(!moves_on);
         let Some(target) = target else {
             return self.end_or_set_aside(slot, Unserved::Expired, effects);
@@ -211,7 +227,7 @@ impl Engine {
             self.drop_if_unwanted(to, effects);
         } else if has_room {
             self.remove_from_list(slot);
-            self.reroute(slot, to, false, effects);
+            self.reroute(slot, to, why, effects);
         } else {
             if let Some(extension) = self.queues[from].extension_mut() {
                 extension.discarded += 1;

@@ -1,4 +1,5 @@
-//! Moves of jobs to other queues: at the request of a client, or because a job expired.
+//! Moves of jobs to other queues: at the request of a client, because a job expired, or because the name
+//! of its queue stands for another queue now.
 
 use super::Engine;
 use crate::effects::{Effects, Record};
@@ -25,6 +26,17 @@ pub enum MoveRefused {
     /// The queue has no room for the job.
     #[error(transparent)]
     NoRoom(#[from] Refused),
+}
+
+/// Why a job moves to another queue and counts as put there.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum MoveCause {
+    /// A client asks for it.
+    Requested,
+    /// The job has expired.
+    Expired,
+    /// The name of its queue stands for the other queue now.
+    Renamed,
 }
 
 impl Engine {
@@ -67,33 +79,42 @@ impl Engine {
             job.count(|counters| &mut counters.kicks);
             self.change_state(slot, State::Ready);
         }
-        self.reroute(slot, to, true, effects);
+        self.reroute(slot, to, MoveCause::Requested, effects);
         Ok(())
     }
 
     /// Moves a ready or delayed job to another queue, as if a client put it there now. The job must
     /// be in no list. It gets a new order number. The children and copies of the new queue do not
-    /// get the job. `is_requested`: see [`Record::Rerouted`].
+    /// get the job.
     pub(super) fn reroute(
         &mut self,
         slot: JobSlot,
         to: QueueId,
-        is_requested: bool,
+        why: MoveCause,
         effects: &mut Effects,
     ) {
         let from = self.jobs[slot].queue();
         if self.is_observed {
-            let moves_on = self.policy_of(from).is_some_and(|policy| policy.same_as.is_some());
-            let why = if is_requested || moves_on { JobEnd::Moved } else { JobEnd::Expired };
-            self.observe_departure(slot, why, Some(to));
+            let end = match why {
+                MoveCause::Requested | MoveCause::Renamed => JobEnd::Moved,
+                MoveCause::Expired => JobEnd::Expired,
+            };
+            self.observe_departure(slot, end, Some(to));
         }
-        self.relocate(slot, to, self.now, is_requested, effects);
+        if why != MoveCause::Renamed {
+            self.jobs.forget_expiry(slot);
+        } else if self.jobs[slot].expires().is_some() {
+            // Only a queue with an extension looks whether its jobs expire.
+            self.ensure_extension(to);
+        }
+        self.relocate(slot, to, self.now, why == MoveCause::Requested, effects);
         self.enlist(slot, effects);
         self.drop_if_unwanted(from, effects);
     }
 
     /// Moves a job without a lease to another queue, as if a client put it there at the moment
-    /// `created`. The job must be in no list, and the caller adds it to one.
+    /// `created`. Its expiry stays. The job must be in no list, and the caller adds it to one.
+    /// `is_requested`: see [`Record::Rerouted`].
     pub(super) fn relocate(
         &mut self,
         slot: JobSlot,

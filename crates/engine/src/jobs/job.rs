@@ -547,7 +547,6 @@ impl Job {
     pub(super) fn set_queue(&mut self, queue: QueueId, created: Millis, order: JobId) {
         self.queue = queue;
         self.created = created;
-        self.extension().expires = None;
         self.set_order(order);
     }
 }

@@ -2,8 +2,8 @@
 
 use lineshaft_engine::policy::{Rule, Rules, RulesError, Setting};
 use lineshaft_engine::{
-    Effects, Engine, EngineSetup, GrabOrder, JobId, MoveRefused, NewJob, News, Patience, Refused,
-    SessionId, State, Submit, Take,
+    Effects, Engine, EngineSetup, GrabOrder, JobId, Millis, MoveRefused, NewJob, News, Patience,
+    Refused, SessionId, State, Submit, Take,
 };
 
 use crate::world::{START, World, grab};
@@ -188,6 +188,28 @@ fn the_jobs_of_a_queue_move_when_its_name_stands_for_another_one() {
 }
 
 #[test]
+fn an_item_keeps_its_expiry_when_its_queue_stands_for_another_one() {
+    let mut world = World::new();
+    let at = |millis| Some(Millis(START.0 + millis));
+    assert!(world.add("old", "endless"));
+    assert!(world.add_until("old", "short", at(10)) && world.add_until("old", "long", at(1000)));
+    world.pass(20);
+    assert_eq!(world.stats("old").items, 3, "the short one is not the head");
+    world.policies([
+        same_as("old", "new"),
+        Rule::new(["new"], [Setting::ExpireTo(Some(b"late"[..].into()))]),
+    ]);
+    world.pass(10);
+    assert_eq!(
+        [world.get("new").as_deref(), world.get("late").as_deref()],
+        [Some("endless"), Some("short")]
+    );
+    world.pass(1000);
+    assert_eq!(world.get("old"), None, "its time is over");
+    assert_eq!([world.get("late").as_deref(), world.get("late").as_deref()], [Some("long"), None]);
+}
+
+#[test]
 fn statistics_show_what_is_left_in_a_queue_whose_name_stands_for_another_one() {
     let mut world = World::new();
     let reader = world.reader();
@@ -306,7 +328,7 @@ fn a_restart_restores_the_queues_that_there_were() {
     engine.restore(b"old", &facts, None, body).expect("it is possible");
     assert!(engine.own_queue_id(b"old").is_some(), "the log names the queue");
     let mut effects = Effects::default();
-    engine.set_time(lineshaft_engine::Millis(START.0 + 10));
+    engine.set_time(Millis(START.0 + 10));
     while engine.advance(&mut effects) {}
     engine.check_invariants();
     assert_eq!(engine.own_queue_id(b"old"), None);
