@@ -223,11 +223,13 @@ impl Rules {
         None
     }
 
-    fn of(&self, name: &[u8]) -> Policy {
+    /// The policy of this name, as that of a child if its name has a `+`.
+    pub(super) fn of(&self, name: &[u8]) -> Policy {
         self.resolve(name, parent_name(name))
     }
 
-    fn real(&self, name: &[u8]) -> Name {
+    /// The name of the queue that this name stands for, or the name itself.
+    pub(super) fn real(&self, name: &[u8]) -> Name {
         self.real_name(name).unwrap_or_else(|| name.into())
     }
 }

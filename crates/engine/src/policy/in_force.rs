@@ -72,8 +72,8 @@ impl InForce {
         }
         match self.rules.real_name(name) {
             Some(target) => {
-                let of_target = self.rules.resolve_own(&target, parent_name(&target));
-                Policy::moving_to(target, of_target)
+                let (receiver, of_receiver) = self.rules.receiver(&target);
+                Policy::moving_to(target, receiver, of_receiver)
             }
             None => Policy { same_as: None, ..self.rules.resolve_own(name, parent) },
         }

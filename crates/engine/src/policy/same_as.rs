@@ -1,6 +1,6 @@
 //! Names that stand for another queue: puts and takes of such a name are puts and takes of that queue.
 
-use super::{Name, Policy, Rule, RuleSetting, Rules, Setting, parent_name};
+use super::{DESTINATIONS_MAX, Name, Policy, Rule, RuleSetting, Rules, Setting, parent_name};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 use crate::queues::DEFAULT_QUEUE;
 
@@ -24,6 +24,20 @@ impl Rules {
             return None;
         }
         Some(self.last_same_as(&child, Some(&real)).and_then(target).unwrap_or(child))
+    }
+
+    /// The queue that gets the jobs of a queue whose name now stands for this name, and its policy. An
+    /// alias stores no jobs. A job is one job, so its first destination alone gets it.
+    pub(super) fn receiver(&self, name: &[u8]) -> (Name, Policy) {
+        let mut receiver: Name = name.into();
+        let mut policy = self.of(&receiver);
+        // The check of rules misses a circle of names that match a pattern with wildcards.
+        for _ in 0..DESTINATIONS_MAX {
+            let Some(first) = policy.alias.first() else { break };
+            receiver = self.real(first);
+            policy = self.of(&receiver);
+        }
+        (receiver, policy)
     }
 
     /// The line of the setting that makes this name stand for another queue.
@@ -56,14 +70,15 @@ fn target(asked: &RuleSetting) -> Option<Name> {
 }
 
 impl Policy {
-    /// The policy of a queue whose name now stands for `target`, which has this policy. Its ready jobs
-    /// move there at once, and it vanishes when it is empty and unused. Until its leased jobs come
-    /// back or end, what `target` does with such jobs applies to them.
-    pub(super) fn moving_to(target: Name, of_target: Policy) -> Policy {
-        let Policy { retries, dead, history, result_keep_ms, sync, durable_leases, .. } = of_target;
+    /// The policy of a queue whose name now stands for `target`. Its ready jobs move at once to
+    /// `receiver`, which has this policy, and it vanishes when it is empty and unused. Until its leased
+    /// jobs come back or end, what `receiver` does with such jobs applies to them.
+    pub(super) fn moving_to(target: Name, receiver: Name, of_receiver: Policy) -> Policy {
+        let Policy { retries, dead, history, result_keep_ms, sync, durable_leases, .. } =
+            of_receiver;
         Policy {
-            same_as: Some(target.clone()),
-            expire_to: Some(target),
+            same_as: Some(target),
+            expire_to: Some(receiver),
             age_max_ms: Some(0),
             idle_ms: Some(0),
             retries,

@@ -210,6 +210,27 @@ fn an_item_keeps_its_expiry_when_its_queue_stands_for_another_one() {
 }
 
 #[test]
+fn jobs_move_to_the_first_queue_of_an_alias_that_their_queue_stands_for() {
+    let mut world = World::new();
+    let alias = |name: &str, to: [&str; 2]| {
+        Rule::new([name], [Setting::Alias(to.map(|to| to.as_bytes().into()).into())])
+    };
+    let (session, worker) = (world.open(), world.open());
+    let id = put(&mut world, session, "old");
+    watch(&mut world, worker, "a");
+    world.policies([
+        alias("both", ["more", "b"]),
+        alias("more", ["other", "c"]),
+        same_as("other", "a"),
+        same_as("old", "both"),
+    ]);
+    world.pass(10);
+    assert_eq!(world.engine.own_queue_id(b"both"), None, "an alias has no jobs");
+    assert_eq!(["a", "b", "c"].map(|queue| ready(&world, queue)), [1, 0, 0]);
+    assert_eq!(world.taken(worker), id);
+}
+
+#[test]
 fn statistics_show_what_is_left_in_a_queue_whose_name_stands_for_another_one() {
     let mut world = World::new();
     let reader = world.reader();
