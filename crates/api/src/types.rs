@@ -767,6 +767,8 @@ pub enum WhyCode {
     PausedByPolicy,
     /// No job is ready.
     NotReady,
+    /// The name of the queue is an alias, and takes of this name find nothing.
+    Alias,
     /// The queue is paused.
     Paused,
     /// The policy limits how many jobs of the queue are leased at one time.

@@ -53,7 +53,7 @@ impl Facts {
 type Check = (types::WhyCode, fn(&Facts) -> Option<String>);
 
 /// All checks, in the order of the rule of delivery.
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 17] = [
     (types::WhyCode::ReadsBlocked, |facts| {
         let text = "the status of the server does not let clients take jobs; set the status to up";
         facts.is_held(Held::Blocked).then(|| text.to_owned())
@@ -80,6 +80,11 @@ const CHECKS: [Check; 16] = [
                  buried until a client kicks them"
             )
         })
+    }),
+    (types::WhyCode::Alias, |facts| {
+        let text = "a policy makes the name of the queue an alias, so takes of this name find \
+                    nothing; move the jobs to another queue";
+        facts.is_held(Held::Alias).then(|| text.to_owned())
     }),
     (types::WhyCode::Paused, |facts| {
         let left_ms = facts.stats.pause_left_ms;

@@ -38,7 +38,7 @@ fn the_first_thing_in_the_way_is_named() {
     // Both jobs were ready after the pause: the client that waited has one, and does not wait.
     assert_eq!(
         (&why["answer"], why["checked"].as_array().unwrap().len()),
-        (&json!("all_busy"), 14)
+        (&json!("all_busy"), 15)
     );
     let _ = world.broker.turn(world.now()).set_status(Status::Quiescent, 0);
     assert_eq!(answer(), "reads_blocked");
@@ -64,6 +64,17 @@ fn a_pause_by_policy_is_named_with_its_reason() {
     let _ = world.broker.turn(world.now()).set_policies(Rules::default());
     let why = world.get("/queues/mail/why");
     assert_eq!((&why["answer"], why.get("reason")), (&json!("no_workers"), None));
+}
+
+#[test]
+fn an_alias_with_the_name_of_the_queue_is_named() {
+    let world = World::new();
+    world.put(b"mail", NewJob::default(), b"x");
+    let rule = Rule::new(["mail"], [Setting::Alias([b"letters"[..].into()].into())]);
+    let _ = world.broker.turn(world.now()).set_policies(Rules(vec![rule]));
+    let why = world.get("/queues/mail/why");
+    assert_eq!(why["answer"], "alias", "{why}");
+    assert!(why["text"].as_str().unwrap().contains("move the jobs"), "{why}");
 }
 
 #[test]

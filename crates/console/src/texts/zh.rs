@@ -581,6 +581,9 @@ fn chinese_why(why: &Why, queue: &Queue) -> String {
             "没有就绪的任务：{} 个已租出，{} 个还没到时间，{} 个被搁置，直到有客户端让它们就绪",
             queue.leased, queue.delayed, queue.buried
         ),
+        WhyCode::Alias => {
+            "有策略把这个队列的名称设为别名，用这个名称取不到任务；请把任务移到别的队列".to_owned()
+        }
         WhyCode::Paused => format!(
             "有客户端暂停了这个队列；{} 秒后继续，或者现在恢复它",
             queue.pause_left_ms.div_ceil(1_000)

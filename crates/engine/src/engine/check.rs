@@ -144,6 +144,7 @@ impl Engine {
                 || queue.head_is_cold()
                 || queue.pause().is_some()
                 || self.is_paused_by_policy(queue)
+                || Self::is_hidden(queue)
                 || queue.removals() > 0
                 || self.is_blocked(queue)
                 || self.gate(queue, Asker::Line).is_some()

@@ -67,6 +67,11 @@ impl Engine {
         queue.extension().is_some_and(|extension| extension.is_paused(wall))
     }
 
+    /// Whether an alias hides a queue of its name. The queue had jobs before its policy made the alias.
+    pub(super) fn is_hidden(queue: &Queue) -> bool {
+        queue.extension().is_some_and(|extension| !extension.policy().alias.is_empty())
+    }
+
     /// The moment at which a pause by policy begins or ends.
     pub(super) fn pause_turns(&self, extension: &Extension) -> Option<Millis> {
         let turns = extension.pause_turns()?;

@@ -2,10 +2,11 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    JobId, Millis, NewJob, Patience, Record, Refused, SessionId, Submit, Take, limits,
+    GrabOrder, Held, JobId, Millis, NewJob, Patience, Record, Refused, SessionId, Submit, Take,
+    limits,
 };
 
-use crate::world::World;
+use crate::world::{World, grab};
 
 impl World {
     fn items(&self, queue: &str) -> u64 {
@@ -318,6 +319,28 @@ fn an_alias_hides_a_queue_of_its_name() {
     world.remove(b"both");
     world.policies([]);
     assert_eq!(world.get("both").as_deref(), Some("hidden"));
+}
+
+#[test]
+fn an_alias_hides_a_queue_of_its_name_from_watchers_and_workers() {
+    let mut world = World::new();
+    let (producer, watcher, worker) = (world.open(), world.open(), world.open());
+    world.act(|engine, effects| engine.use_queue(producer, b"both", effects));
+    let id = world.put(producer, 0, 0, 60);
+    world.put(producer, 0, 1, 60);
+    world.act(|engine, _| engine.watch(watcher, b"both"));
+    world.act(|engine, effects| engine.register(worker, b"both", None, effects));
+    world.policies([Rule::new(["both"], [Setting::Alias([b"x"[..].into()].into())])]);
+    let grabbed = world.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx));
+    assert!(grabbed.is_none() && world.act(|engine, _| engine.sleep(worker)));
+    assert!(matches!(world.take(watcher, Patience::Endless), Take::Waiting));
+    world.pass(1000);
+    assert!(world.events().is_empty(), "nor does a job that becomes ready go to them");
+    let queue = world.engine.queue_id(b"both").expect("it has jobs");
+    assert_eq!(world.engine.held_back(queue), Some(Held::Alias));
+    world.policies([]);
+    let served = [(watcher, format!("granted {id}")), (worker, "work to do".into())];
+    assert_eq!(world.events(), served);
 }
 
 #[test]

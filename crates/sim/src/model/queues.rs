@@ -157,9 +157,15 @@ impl Model {
         queues.into_iter().map(|(name, _)| name.clone()).collect()
     }
 
+    /// True if the policy of a queue holds its jobs back: it pauses the queue, or its name is an alias.
+    fn is_held_by_policy(&self, name: &Name) -> bool {
+        self.is_paused_by_policy(name) || !self.queues[name].policy.alias.is_empty()
+    }
+
+    /// True if a pause or the policy of a queue holds its jobs back.
     pub(super) fn is_paused(&self, name: &Name) -> bool {
         let queue = &self.queues[name];
-        self.is_paused_by_policy(name) || queue.pause.is_some_and(|pause| pause.until > self.now)
+        self.is_held_by_policy(name) || queue.pause.is_some_and(|pause| pause.until > self.now)
     }
 
     pub(super) fn pause(&mut self, name: &str, seconds: u32) -> bool {
@@ -178,7 +184,7 @@ impl Model {
     pub(super) fn serve_waiters(&mut self, queue: &Name) {
         while let Some(id) = self.first_ready(queue) {
             let is_shut =
-                self.reads_blocked() || self.is_paused_by_policy(queue) || self.is_shut(queue);
+                self.reads_blocked() || self.is_held_by_policy(queue) || self.is_shut(queue);
             if is_shut || self.is_expired(id) {
                 return;
             }

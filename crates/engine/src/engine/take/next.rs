@@ -22,6 +22,8 @@ pub enum Held {
     Removed,
     /// The policy of the queue pauses it.
     PausedByPolicy,
+    /// The name of the queue is an alias by now, and takes of this name find nothing.
+    Alias,
     /// A client has paused the queue.
     Paused,
     /// The queue serves its waiters, and has not more ready jobs for a taker than waiters.
@@ -106,6 +108,9 @@ impl Engine {
         }
         if self.is_paused_by_policy(queue) {
             return Some(Held::PausedByPolicy);
+        }
+        if Self::is_hidden(queue) {
+            return Some(Held::Alias);
         }
         if let Some(pause) = queue.pause() {
             let is_requested = matches!(pause.reason, PauseReason::Requested { .. });
