@@ -215,11 +215,6 @@ impl Engine {
 
     pub(super) fn replace_rules(&mut self, rules: Rules) {
         self.rules.replace(rules);
-        let is_alias =
-            |name: &&Name| *self.rules.real_name(name) == ***name && self.alias(name).is_some();
-        let aliases = self.rules.named().filter(is_alias);
-        let aliases = aliases.cloned().collect();
-        self.rules.set_aliases(aliases);
         self.look_for_observers();
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::{Name, Pattern, Policy, Rules, Setting, parent_name};
+use super::{Name, Pattern, Policy, Rule, Rules, Setting, parent_name};
 use crate::limits::UNIT_PATTERN_STEPS;
 
 /// The rules in force: see the module.
@@ -141,7 +141,7 @@ impl InForce {
         self.keeps_results
     }
 
-    /// Replaces the rules. The caller must call [`InForce::set_aliases`] next.
+    /// Replaces the rules. A name that was an alias before keeps its counts.
     pub(crate) fn replace(&mut self, rules: Rules) {
         let mut all = rules.0.iter().flat_map(|rule| &rule.settings);
         self.has_aliases = all.any(|asked| matches!(asked.setting, Setting::Alias(_)));
@@ -158,20 +158,29 @@ impl InForce {
         self.pattern_steps = steps.fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
         self.named = rules.literal_names().map(Into::into).collect();
         self.rules = rules;
-    }
-
-    /// The names of patterns without wildcards.
-    pub(crate) fn named(&self) -> impl Iterator<Item = &Name> {
-        self.named.iter()
-    }
-
-    /// Sets the list of names that are aliases. A name that was an alias before keeps its counts.
-    pub(crate) fn set_aliases(&mut self, aliases: Vec<Name>) {
-        let counted = aliases.into_iter().map(|name| {
+        let aliases = self.named_aliases().into_iter().map(|name| {
             let counts = self.alias_counts(&name);
             (name, counts)
         });
-        self.aliases = counted.collect();
+        let aliases: BTreeMap<Name, AliasCounts> = aliases.collect();
+        self.aliases = aliases;
+    }
+
+    /// The names in `named` that are aliases. There can be thousands of names and rules, and clients
+    /// wait meanwhile, so this compares the names only with the rules that set an alias.
+    fn named_aliases(&self) -> Vec<Name> {
+        let rules: Vec<(&Rule, bool)> =
+            self.rules.0.iter().filter_map(|rule| Some((rule, makes_alias(rule)?))).collect();
+        let is_alias = |name: &&Name| {
+            let parent = parent_name(name).filter(|parent| !parent.is_empty());
+            // As with other settings, a rule that matches the parent, too, is no rule for the child.
+            let is_own = |rule: &Rule| {
+                rule.matches(name) && parent.is_none_or(|parent| !rule.matches(parent))
+            };
+            let last = rules.iter().rev().find(|(rule, _)| is_own(rule));
+            last.is_some_and(|(_, makes_alias)| *makes_alias) && *self.real_name(name) == ***name
+        };
+        self.named.iter().filter(is_alias).cloned().collect()
     }
 
     /// Counts a put into an alias.
@@ -192,4 +201,12 @@ impl InForce {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.aliases.range::<[u8], _>((from, Bound::Unbounded)).map(|(name, _)| &**name)
     }
+}
+
+/// Whether a rule makes its names aliases. `None`: it does not say.
+fn makes_alias(rule: &Rule) -> Option<bool> {
+    rule.settings.iter().rev().find_map(|asked| match &asked.setting {
+        Setting::Alias(destinations) => Some(!destinations.is_empty()),
+        _ => None,
+    })
 }

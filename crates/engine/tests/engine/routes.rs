@@ -344,6 +344,18 @@ fn an_alias_hides_a_queue_of_its_name_from_watchers_and_workers() {
 }
 
 #[test]
+fn an_alias_counts_its_puts_although_a_queue_has_its_name() {
+    let mut world = World::new();
+    world.put_into("q", "own").expect("there are no policies");
+    world.policies([alias("q", ["x"]), Rule::new(["q", "other"], [])]);
+    world.put_into("q", "for x").expect("there is room");
+    assert_eq!(world.engine.alias_stats(b"q").map(|stats| stats.puts), Some(1));
+    assert_eq!(world.engine.item_queues(), [b"q"]);
+    world.policies([alias("q", ["x"]), alias("q", [])]);
+    assert!(world.engine.item_queues().is_empty(), "a later policy ends the alias");
+}
+
+#[test]
 fn jobs_of_a_queue_in_memory_are_not_logged() {
     let mut world = World::new();
     let memory = Setting::Sync(Some(QueueSync::Memory));
