@@ -136,14 +136,19 @@ impl Policy {
     /// Whether the engine needs all jobs of the queue in memory: to end the oldest of them, to end each
     /// at its age, or to sort them by their keys.
     pub fn needs_all_jobs(&self) -> bool {
-        self.waits_for_jobs() || self.lane_rules().is_some()
+        self.age_max_ms.is_some() || self.drops_oldest() || self.lane_rules().is_some()
     }
 
-    /// Whether the policy applies only when all jobs of the queue are in memory.
-    pub(crate) fn waits_for_jobs(&self) -> bool {
-        let drops_jobs = self.when_full == WhenFull::DropOldest;
+    /// Whether a put can end the oldest job of the queue to make room.
+    pub(crate) fn drops_oldest(&self) -> bool {
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
-        self.age_max_ms.is_some() || drops_jobs && is_bounded
+        self.when_full == WhenFull::DropOldest && is_bounded
+    }
+
+    /// This policy, but with the bounds of another one, and what happens to a put beyond them.
+    pub(crate) fn with_bounds_of(self, other: &Policy) -> Policy {
+        let Policy { jobs_max, bytes_max, when_full, .. } = *other;
+        Policy { jobs_max, bytes_max, when_full, ..self }
     }
 
     /// Whether a put that replaces the body of a job can make a new job, and set the old one aside as a

@@ -88,6 +88,41 @@ fn a_policy_that_drops_the_oldest_job_applies_when_all_jobs_are_loaded() {
 }
 
 #[test]
+fn a_policy_applies_at_once_although_its_bounds_wait_for_cold_jobs() {
+    let disk = log::FaultDisk::new(14, 64 << 20);
+    let (broker, _, _) = with_cold_jobs(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    let mut rules = drop_oldest(JOBS);
+    let paused = [Setting::Pause(true), Setting::AgeMax(Some(1000))];
+    rules.0.push(Rule::new(["default"], paused));
+    let _ = broker.turn(NOW).set_policies(rules);
+    let taken = broker.turn(NOW).caller(session).take(Patience::None).value;
+    assert!(matches!(taken, Take::Nothing(_)), "the queue is paused");
+    put(&broker, session);
+    assert_eq!(broker.turn(NOW).totals().ready, JOBS + 1, "no job is dropped too early");
+    while broker.cold_jobs() > 0 {
+        assert!(broker.load_step(NOW), "all jobs are loaded");
+    }
+    put(&broker, session);
+    assert_eq!(broker.turn(NOW).totals().ready, JOBS, "the put has dropped two jobs");
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn a_job_in_memory_that_is_too_old_by_a_new_policy_is_not_taken_while_others_are_cold() {
+    let disk = log::FaultDisk::new(15, 64 << 20);
+    let (broker, _, _) = with_cold_jobs(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    let late = Millis(NOW.0 + 1001);
+    let rules = Rules(vec![Rule::new(["default"], [Setting::AgeMax(Some(1000))])]);
+    let mut turn = broker.turn(late);
+    let _ = turn.set_policies(rules);
+    let taken = turn.caller(session).take(Patience::None).value;
+    assert!(matches!(taken, Take::Nothing(_)), "{taken:?}");
+    turn.check_invariants();
+}
+
+#[test]
 fn a_job_that_a_session_searches_for_stays_in_memory_until_its_next_request() {
     let disk = log::FaultDisk::new(8, 64 << 20);
     let (broker, _, ids) = with_cold_jobs(&disk);

@@ -23,7 +23,7 @@ const COLD_STATES: [State; 3] = [State::Ready, State::Delayed, State::Buried];
 /// Whether the policy of a queue needs all its jobs in memory.
 fn needs_all_jobs(queue: &Queue) -> bool {
     let needs_all =
-        |extension: &Extension| extension.policy_waits || extension.policy().needs_all_jobs();
+        |extension: &Extension| extension.bounds_wait || extension.policy().needs_all_jobs();
     queue.extension().is_some_and(needs_all)
 }
 
@@ -246,7 +246,7 @@ impl Engine {
         self.enlist_loaded(refused);
         self.meter.begin_slice();
         self.chores.end_rest();
-        self.end_policy_wait(queue);
+        self.end_wait_of_bounds(queue);
         self.queues[queue].note_due(self.now);
         // Jobs that the owner could not read are gone.
         self.note_room(queue);

@@ -21,8 +21,8 @@ impl Engine {
         self.queues[id].extension().map(Extension::policy)
     }
 
-    /// Gives a queue its policy, as the rules in force say. If the policy can end jobs that are not in
-    /// memory, for example the oldest of them, the old policy applies until they are loaded.
+    /// Gives a queue its policy, as the rules in force say. If puts can end the oldest jobs by this
+    /// policy, and some jobs are not in memory, the old bounds apply until they are loaded.
     pub(super) fn resolve(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let (name, parent) = (queue.name(), parent_of(queue.name()));
@@ -34,15 +34,21 @@ impl Engine {
         self.meter.count(self.rules.search_units(name));
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
         if queue.extension().is_some() || policy != Policy::default() {
-            let waits = queue.cold().is_some() && policy.waits_for_jobs();
-            self.ensure_extension(id).policy_waits = waits;
-            if !waits {
-                self.jobs.let_keys_outlast(id, policy.unique.outlasts_jobs());
-                let first_lease = self.sessions.next_lease();
-                self.queues.set_policy(id, policy, self.now, first_lease);
-                self.note_room(id);
-                self.sort_lanes(id);
-            }
+            // The oldest job in memory is not the oldest one of the queue. Only these bounds wait: all
+            // else must not, for example a pause, because a load of many jobs takes seconds.
+            let before = queue.extension().filter(|_| queue.cold().is_some());
+            let before = before.filter(|_| policy.drops_oldest()).map(Extension::policy);
+            let waits = before.is_some();
+            let policy = match before {
+                Some(before) => policy.with_bounds_of(before),
+                None => policy,
+            };
+            self.ensure_extension(id).bounds_wait = waits;
+            self.jobs.let_keys_outlast(id, policy.unique.outlasts_jobs());
+            let first_lease = self.sessions.next_lease();
+            self.queues.set_policy(id, policy, self.now, first_lease);
+            self.note_room(id);
+            self.sort_lanes(id);
             self.look_at_window(id);
             self.load_if_needed(id);
             self.arm_queue(id);
@@ -78,10 +84,10 @@ impl Engine {
         Some(self.wall.moment_of(When::Wall(turns)).max(self.now))
     }
 
-    /// Gives a queue the policy that has waited for its cold jobs, if all of them are loaded.
-    pub(super) fn end_policy_wait(&mut self, id: QueueId) {
+    /// Gives a queue the bounds that have waited for its cold jobs, if all of them are loaded.
+    pub(super) fn end_wait_of_bounds(&mut self, id: QueueId) {
         let Some(extension) = self.queues[id].extension() else { return };
-        if extension.policy_waits && self.queues[id].cold().is_none() {
+        if extension.bounds_wait && self.queues[id].cold().is_none() {
             self.resolve(id);
         }
     }

@@ -22,9 +22,9 @@ pub(crate) struct Extension {
     child: bool,
     /// The queue has fan-out children, or had children before.
     parent: bool,
-    /// The rules in force give the queue another policy, which needs all jobs in memory. It applies
-    /// when they are loaded.
-    pub(crate) policy_waits: bool,
+    /// The rules in force give the queue other bounds, by which puts end the oldest jobs. These bounds
+    /// apply when all jobs are loaded.
+    pub(crate) bounds_wait: bool,
     /// See [`Extension::pass_gates`].
     pub(super) gates: Gates,
     /// The jobs by their keys. `None`: the policy has no limits for each key.
@@ -87,7 +87,7 @@ impl Extension {
             items: false,
             child: false,
             parent: false,
-            policy_waits: false,
+            bounds_wait: false,
             gates: Gates::new(created),
             lanes: None,
             cold: None,
