@@ -3,6 +3,7 @@
 //! The engine does not keep the puts. The owner of a session keeps its put, and tries again when the
 //! session gets [`crate::Event::Room`]. In each queue, one session tries at a time: the one that has
 //! waited longest. It stays the first of its line until it has tried. So no put passes an earlier one.
+//! A put that does not wait, for example by an operator, is refused while there is a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +37,8 @@ pub(crate) struct RoomLines {
     changed: BTreeSet<QueueId>,
     next_ticket: u64,
     timer: Option<Millis>,
+    /// The session whose put follows after its wait. The sessions behind it do not keep it out.
+    passing: Option<SessionId>,
 }
 
 impl RoomLines {
@@ -72,6 +75,16 @@ impl RoomLines {
     pub(crate) fn has_earlier(&self, queue: QueueId, ticket: u64) -> bool {
         let first = self.lines.get(&queue).and_then(BTreeMap::first_key_value);
         first.is_some_and(|(first, _)| *first < ticket)
+    }
+
+    /// Notes whose put follows after its wait. `None`: the put that follows has not waited.
+    pub(crate) fn let_pass(&mut self, session: Option<SessionId>) {
+        self.passing = session;
+    }
+
+    /// Whether the room of a queue is for the sessions in its line, and not for a put of this client.
+    pub(crate) fn keeps_out(&self, queue: QueueId, client: Option<SessionId>) -> bool {
+        self.lines.contains_key(&queue) && (client.is_none() || client != self.passing)
     }
 
     /// Whether a session waits, and has not got the event yet.

@@ -130,12 +130,12 @@ impl Caller<'_> {
             |engine| engine.puts_are_logged(put_name(engine, session, queue)),
             |_| false,
         );
-        let waits = may_wait
-            && looked.is_ok()
-            && core.engine.wait_for_room(session, queue, put, since, &mut core.effects);
-        if !waits {
+        let waits = if may_wait && looked.is_ok() {
+            core.engine.wait_for_room(session, queue, put, since, &mut core.effects)
+        } else {
             core.engine.stop_waiting_for_room(session, &mut core.effects);
-        }
+            false
+        };
         if waits || looked.is_err() {
             core.apply_effects();
         } else {

@@ -1,7 +1,7 @@
 //! Puts that wait for room in a full queue.
 
 use lineshaft_engine::policy::{OnDuplicate, Rule, Rules, Setting, WhenFull};
-use lineshaft_engine::{Body, Engine, JobId, Millis, NewJob, Refused, SessionId};
+use lineshaft_engine::{Body, Engine, JobId, Millis, MoveRefused, NewJob, Refused, SessionId};
 
 use crate::world::World;
 
@@ -66,9 +66,14 @@ fn offers(world: &mut World) -> Vec<SessionId> {
 }
 
 fn take(world: &mut World) -> JobId {
+    hold(world).1
+}
+
+/// A worker takes a job. If it gives the job back, the queue is full again.
+fn hold(world: &mut World) -> (SessionId, JobId) {
     let worker = world.open();
     world.act(|engine, _| engine.watch(worker, b"q"));
-    world.taken(worker)
+    (worker, world.taken(worker))
 }
 
 #[test]
@@ -109,6 +114,31 @@ fn a_put_that_has_its_event_keeps_its_turn_when_its_client_sends_no_more() {
 }
 
 #[test]
+fn a_put_that_does_not_wait_does_not_pass_those_that_wait() {
+    let (mut world, _) = full([]);
+    world.policies([
+        blocking("q", []),
+        Rule::new(["copied"], [Setting::CopyTo([b"q"[..].into()].into())]),
+    ]);
+    let [first, second] = waiting::<2>(&mut world);
+    let operator = world.open();
+    let moved = world.put(operator, 5000, 0, 60);
+    let moves = |world: &mut World| world.act(|engine, fx| engine.move_job(moved, b"q", fx));
+    take(&mut world);
+    assert_eq!(offers(&mut world), [first]);
+    assert!(!world.add("q", "by HTTP") && world.engine.is_full_for_puts(b"q"));
+    assert_eq!(moves(&mut world), Err(MoveRefused::NoRoom(Refused::QueueFull)));
+    assert!(matches!(try_put(&mut world, first, "x"), Some(Ok(_))), "the second one is behind it");
+    take(&mut world);
+    assert!(world.add("copied", "y"), "a copy would be lost");
+    assert_eq!(try_put(&mut world, second, "x"), None);
+    take(&mut world);
+    assert!(matches!(try_put(&mut world, second, "x"), Some(Ok(_))));
+    take(&mut world);
+    assert_eq!(moves(&mut world), Ok(()));
+}
+
+#[test]
 fn a_put_that_has_waited_for_its_time_is_refused() {
     let (mut world, _) = full([]);
     let (first, second) = (producer(&mut world), producer(&mut world));
@@ -119,15 +149,13 @@ fn a_put_that_has_waited_for_its_time_is_refused() {
     assert_eq!(offers(&mut world), [first]);
     assert_eq!(try_put(&mut world, first, "x"), Some(Err(Refused::QueueFull)));
     // A second try of another session keeps its time.
-    take(&mut world);
+    let (worker, held) = hold(&mut world);
     assert_eq!(offers(&mut world), [second]);
-    let other = world.open();
-    assert!(world.act(|engine, fx| engine.add(None, b"q", b"y"[..].into(), None, fx)).is_ok());
-    assert_eq!(try_put(&mut world, second, "x"), None, "another dialect was faster");
+    assert!(world.release(worker, held, 0, 0));
+    assert_eq!(try_put(&mut world, second, "x"), None, "the job came back");
     world.pass(WAIT_MS / 2);
     assert_eq!(offers(&mut world), [second]);
     assert_eq!(try_put(&mut world, second, "x"), Some(Err(Refused::QueueFull)));
-    world.close(other);
     assert!(!world.engine.has_room_lines());
 }
 
@@ -141,9 +169,9 @@ fn a_put_that_has_waited_for_its_time_does_not_come_back_before_the_others() {
     world.pass(WAIT_MS / 2);
     assert_eq!(offers(&mut world), [first]);
     // The first one has not tried yet when the second one may, and a reload lets puts wait longer.
-    take(&mut world);
+    let (worker, held) = hold(&mut world);
     assert_eq!(offers(&mut world), [second]);
-    assert!(world.act(|engine, fx| engine.add(None, b"q", b"y"[..].into(), None, fx)).is_ok());
+    assert!(world.release(worker, held, 0, 0));
     world.policies([blocking("q", [Setting::BlockFor(10 * WAIT_MS)])]);
     assert_eq!(try_put(&mut world, first, "x"), Some(Err(Refused::QueueFull)));
     assert_eq!(try_put(&mut world, second, "x"), None);

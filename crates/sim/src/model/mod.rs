@@ -157,6 +157,8 @@ pub(crate) struct Model {
     /// The waits for room.
     rooms: Vec<RoomWait>,
     next_room_ticket: u64,
+    /// The connection whose put follows after its wait for room.
+    passing: Option<Serial>,
     pub(crate) history: History,
     pub(crate) tally: Tally,
 }
@@ -358,6 +360,7 @@ impl Model {
             results: results::Results::default(),
             rooms: Vec::new(),
             next_room_ticket: 0,
+            passing: None,
             history: History::default(),
             tally: Tally::default(),
         };

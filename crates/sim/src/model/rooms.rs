@@ -40,8 +40,9 @@ impl Model {
     /// Removes the wait of a connection, because it tries its put again, or closes.
     pub(super) fn leave_line(&mut self, place: Place) -> Option<RoomWait> {
         let serial = self.conns[&place].serial;
-        let index = self.rooms.iter().position(|wait| wait.serial == serial)?;
-        let wait = self.rooms.remove(index);
+        let index = self.rooms.iter().position(|wait| wait.serial == serial);
+        self.passing = index.map(|_| serial);
+        let wait = self.rooms.remove(index?);
         if !wait.is_over {
             self.drop_queue_if_unwanted(&wait.queue);
         }
@@ -62,6 +63,15 @@ impl Model {
     /// True if connections wait for room in this queue.
     pub(super) fn is_waited_for(&self, queue: &Name) -> bool {
         self.rooms.iter().any(|wait| wait.queue == *queue && !wait.is_over)
+    }
+
+    /// True if the room of a queue is for puts that wait, and not for a put of this connection. `None`:
+    /// an operator moves a job.
+    pub(super) fn room_is_kept(&self, queue: &Name, client: Option<Place>) -> bool {
+        let serial = client.map(|place| self.conns[&place].serial);
+        self.queues[queue].policy.when_full == WhenFull::Block
+            && self.is_waited_for(queue)
+            && (serial.is_none() || serial != self.passing)
     }
 
     /// True if a put must wait. `before` is the wait of an earlier try.
@@ -99,6 +109,9 @@ impl Model {
         name: &str,
         (body, unique): (&[u8], &[u8]),
     ) -> bool {
+        if before.is_none() {
+            self.passing = None;
+        }
         let mut queues = Vec::new();
         self.collect_named(name, &mut queues, &mut Vec::new());
         queues.sort_by_key(|queue| self.queues[queue].place);

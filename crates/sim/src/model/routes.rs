@@ -179,6 +179,13 @@ impl Model {
                     self.check_size(queue, job.body.len()).map(|()| Admitted::New(None, None))
                 }
             };
+            let is_requested = *stores && *role == Role::Requested;
+            let admitted = match admitted {
+                Ok(Admitted::New(..)) if is_requested && self.room_is_kept(queue, client) => {
+                    Err(Refused::QueueFull)
+                }
+                admitted => admitted,
+            };
             has_room.push(matches!(admitted, Ok(Admitted::New(..))));
             match admitted {
                 Ok(Admitted::Same(id)) => {
@@ -360,7 +367,8 @@ impl Model {
     /// Checks that a queue has room as it is.
     pub(super) fn check_room(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         self.check_size(queue, body_len)?;
-        if self.is_over_limit(queue) { Err(Refused::QueueFull) } else { Ok(()) }
+        let is_full = self.is_over_limit(queue) || self.room_is_kept(queue, None);
+        if is_full { Err(Refused::QueueFull) } else { Ok(()) }
     }
 
     pub(super) fn check_size(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {

@@ -35,7 +35,7 @@ impl Engine {
         since: Option<Millis>,
         effects: &mut Effects,
     ) -> bool {
-        let before = self.leave_room_line(session, effects);
+        let before = self.begin_try(session, effects);
         let since = before.map(|before| before.since).or(since).unwrap_or(self.now);
         let mut queues = BTreeSet::new();
         let own = self.queues[self.sessions[session].used()].owned_name();
@@ -71,7 +71,27 @@ impl Engine {
 
     /// Ends the wait of a session, because its put will not be tried again, or will not wait again.
     pub fn stop_waiting_for_room(&mut self, session: SessionId, effects: &mut Effects) {
-        self.leave_room_line(session, effects);
+        self.begin_try(session, effects);
+    }
+
+    /// Ends the wait of a session whose put follows.
+    fn begin_try(&mut self, session: SessionId, effects: &mut Effects) -> Option<RoomWait> {
+        let before = self.leave_room_line(session, effects);
+        self.room.let_pass(before.map(|_| session));
+        before
+    }
+
+    /// Whether the room of a queue is for puts that wait, and not for a put of this client. `None`: the
+    /// put does not come from a client that can wait.
+    pub(in crate::engine) fn room_is_kept(
+        &self,
+        queue: QueueId,
+        client: Option<SessionId>,
+    ) -> bool {
+        // Normally nobody waits. Then this reads no memory of the queue.
+        !self.room.is_empty()
+            && self.policy_of(queue).is_some_and(|policy| policy.when_full == WhenFull::Block)
+            && self.room.keeps_out(queue, client)
     }
 
     /// Ends the wait of a session that has not got the event yet. Returns whether there was one. A

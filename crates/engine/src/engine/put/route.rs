@@ -256,6 +256,7 @@ impl Engine {
                         client,
                         is_watched,
                         is_alone,
+                        is_requested: role == Role::Requested,
                         keys: &known_keys,
                     },
                     effects,
@@ -354,6 +355,10 @@ impl Engine {
         // A full queue has room for a job that it has already.
         if let Admitted::New(keys) = &mut admitted {
             self.make_room(queue, body_bytes, effects)?;
+            // A copy gets what room there is: nobody could put it again.
+            if offer.is_requested && self.room_is_kept(queue, offer.client) {
+                return Err(Refused::QueueFull);
+            }
             if has_group {
                 keys.group = self.group_key_for(queue, offer);
                 lacks_key |= keys.group.is_none();
@@ -420,23 +425,27 @@ impl Engine {
         Ok(true)
     }
 
-    /// Checks that a queue has room for a job as it is, even if a put could make room.
+    /// Checks that a queue has room for a job as it is, even if a put could make room. The job does not
+    /// pass puts that wait.
     pub(in crate::engine) fn check_room(
         &self,
         queue: QueueId,
         body_bytes: usize,
     ) -> Result<(), Refused> {
         self.check_size(queue, body_bytes)?;
-        if self.is_full(queue) { Err(Refused::QueueFull) } else { Ok(()) }
+        let is_full = self.is_full(queue) || self.room_is_kept(queue, None);
+        if is_full { Err(Refused::QueueFull) } else { Ok(()) }
     }
 
-    /// Whether the queue of this name is full, and its policy refuses puts then.
+    /// Whether the queue of this name refuses a put that does not wait: it is full, or other puts wait,
+    /// and its policy drops no jobs.
     pub fn is_full_for_puts(&self, name: &[u8]) -> bool {
         let refuses = |queue: &QueueId| {
             let policy = self.policy_of(*queue);
             policy.is_some_and(|policy| policy.when_full != WhenFull::DropOldest)
         };
-        self.queue_id(name).filter(refuses).is_some_and(|queue| self.is_full(queue))
+        let queue = self.queue_id(name).filter(refuses);
+        queue.is_some_and(|queue| self.is_full(queue) || self.room_is_kept(queue, None))
     }
 
     /// Checks that a body is not larger than a queue's policy allows.
@@ -481,7 +490,8 @@ impl Engine {
             State::Delayed | State::Leased | State::Buried => (0, 0),
         };
         let is_out = is_taken(None) || refuses && self.is_full(queue);
-        is_out && !is_taken(Some(job.id())) && !(refuses && self.is_full_without(queue, own))
+        let stays_full = self.is_full_without(queue, own) || self.room_is_kept(queue, None);
+        is_out && !is_taken(Some(job.id())) && !(refuses && stays_full)
     }
 
     fn oldest_of_the_least_urgent(&self, queue: QueueId) -> Option<JobSlot> {

@@ -31,6 +31,8 @@ pub(in crate::engine) struct Offer<'a> {
     pub(in crate::engine) is_watched: bool,
     /// The put goes to no other queue.
     pub(in crate::engine) is_alone: bool,
+    /// The put names this queue. If not, the queue gets a copy.
+    pub(in crate::engine) is_requested: bool,
     pub(in crate::engine) keys: &'a KnownKeys,
 }
 
@@ -52,7 +54,16 @@ impl<'a> Offer<'a> {
 
     /// What counts for a put's unique key, in one queue.
     pub(in crate::engine) fn of_key(body: &'a Body, unique: &'a [u8], keys: &'a KnownKeys) -> Self {
-        Self { draft: None, body, unique, client: None, is_watched: false, is_alone: true, keys }
+        Self {
+            draft: None,
+            body,
+            unique,
+            client: None,
+            is_watched: false,
+            is_alone: true,
+            is_requested: true,
+            keys,
+        }
     }
 }
 
