@@ -279,7 +279,7 @@ impl Store {
     /// A new user of the store.
     pub fn session(&self) -> Session<'_> {
         let id = self.turn().open_session(self.mailbox);
-        Session { store: self, id, watched: vec![b"default".to_vec()] }
+        Session { store: self, id, watched: session::Watched::default() }
     }
 
     /// A handle on one queue. Its items are read in the order in which they were added.

@@ -172,6 +172,24 @@ fn an_item_ends_in_time_and_a_policy_holds() {
 }
 
 #[test]
+fn a_take_gets_the_jobs_of_the_queue_that_its_name_stands_for_now() {
+    let store = Store::in_memory();
+    let (mut taker, mut producer) = (store.session(), store.session());
+    let mut put = |queue| producer.put(queue, NewJob::default(), b"x").expect("there is room");
+    let mut taken = || taker.take(&["old"], Wait::No).expect("no failure").map(|job| job.id);
+    assert_eq!(taken(), None);
+    let same_as = Setting::SameAs(Some(b"new"[..].into()));
+    store.set_policies(Rules(vec![Rule::new(["old"], [same_as])])).expect("no failure");
+    let id = put("old");
+    assert_eq!(taken(), Some(id));
+    store.set_policies(Rules::default()).expect("no failure");
+    put("new");
+    let id = put("old");
+    assert_eq!(taken(), Some(id));
+    assert_eq!(taken(), None, "the name does not stand for the other queue any more");
+}
+
+#[test]
 fn a_name_that_is_too_long_is_an_error() {
     let store = Store::in_memory();
     let (fits, too_long) = ("q".repeat(8180), "q".repeat(8181));

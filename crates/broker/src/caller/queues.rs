@@ -30,9 +30,7 @@ impl Caller<'_> {
     /// queue, unless the session has used several names for a queue (see the policy `same_as`).
     pub fn watch(&mut self, name: &[u8]) -> usize {
         let core = &mut *self.core;
-        if !core.engine.policies().0.is_empty() {
-            core.engine.forget_watched_name(self.session, name, &mut core.effects);
-        }
+        core.engine.forget_watched_name(self.session, name, &mut core.effects);
         let count = core.engine.watch(self.session, name);
         core.apply_effects();
         count

@@ -12,9 +12,23 @@ use crate::{Answer, Event, Kick, Take, Turn};
 pub struct Session<'a> {
     pub(super) store: &'a Store,
     pub(super) id: SessionId,
-    /// The queues that this session watches now. If the next `take` names the same queues, `take`
-    /// need not change what the session watches.
-    pub(super) watched: Vec<Vec<u8>>,
+    pub(super) watched: Watched,
+}
+
+/// The queues that a session watches now. If the next `take` names the same queues, and the policies
+/// are the same, `take` need not change what the session watches.
+#[derive(Debug)]
+pub(super) struct Watched {
+    names: Vec<Vec<u8>>,
+    /// See [`Turn::policy_changes`].
+    policy_changes: u64,
+}
+
+impl Default for Watched {
+    /// What a new session watches. The name `default` always stands for its own queue.
+    fn default() -> Self {
+        Self { names: vec![b"default".to_vec()], policy_changes: 0 }
+    }
 }
 
 /// A job that a [`Session`] holds, or has looked at.
@@ -125,20 +139,25 @@ impl Session<'_> {
 }
 
 /// Makes a session watch only these queues, or `default` if the list is empty.
-fn watch_only(turn: &mut Turn<'_>, session: SessionId, now: &mut Vec<Vec<u8>>, wanted: &[&str]) {
+fn watch_only(turn: &mut Turn<'_>, session: SessionId, now: &mut Watched, wanted: &[&str]) {
     let wanted = if wanted.is_empty() { &["default"] } else { wanted };
-    if now.iter().map(Vec::as_slice).eq(wanted.iter().map(|queue| queue.as_bytes())) {
+    let policy_changes = turn.policy_changes();
+    let names = now.names.iter().map(Vec::as_slice);
+    let are_same = names.eq(wanted.iter().map(|queue| queue.as_bytes()));
+    if are_same && now.policy_changes == policy_changes {
         return;
     }
+    // A name that the session has watched before can stand for another queue now.
     for queue in wanted {
         turn.caller(session).watch(queue.as_bytes());
     }
-    for queue in now.drain(..) {
+    for queue in now.names.drain(..) {
         if !wanted.iter().any(|wanted| wanted.as_bytes() == queue) {
             turn.caller(session).ignore(&queue);
         }
     }
-    now.extend(wanted.iter().map(|queue| queue.as_bytes().to_vec()));
+    now.names.extend(wanted.iter().map(|queue| queue.as_bytes().to_vec()));
+    now.policy_changes = policy_changes;
 }
 
 impl Drop for Session<'_> {

@@ -18,6 +18,11 @@ impl Turn<'_> {
         self.core.engine.policies()
     }
 
+    /// How often the rules have changed. Since a change, a name can stand for another queue.
+    pub(crate) fn policy_changes(&self) -> u64 {
+        self.core.engine.policy_changes()
+    }
+
     /// Sets the rules for existing and later queues. The rules must have passed [`Rules::check`].
     pub fn set_policies(&mut self, rules: Rules) -> Answer<()> {
         let core = &mut *self.core;

@@ -198,6 +198,11 @@ impl Engine {
         self.rules.rules()
     }
 
+    /// How often the rules in force have changed. Since a change, a name can stand for another queue.
+    pub fn policy_changes(&self) -> u64 {
+        self.rules.changes()
+    }
+
     /// Puts these rules in force. New queues get their policies at once. Existing queues get their
     /// policies in slices.
     pub fn set_policies(&mut self, rules: Rules, effects: &mut Effects) {

@@ -159,6 +159,10 @@ impl Engine {
     /// Before a session watches a queue by this name: if the name stood for another queue when the
     /// session used it last, the session no longer watches that queue by this name.
     pub fn forget_watched_name(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
+        // The name can stand for another queue now, or it did before.
+        if !self.rules.have_same_as() && self.sessions[session].other_names().is_none() {
+            return;
+        }
         let before = self.watched_as(session, name);
         if let Some(before) = before.filter(|before| self.queue_id(name) != Some(*before)) {
             self.ignore_name(session, before, name, effects);

@@ -11,6 +11,8 @@ use crate::limits::UNIT_PATTERN_STEPS;
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
     rules: Rules,
+    /// How often the rules were replaced.
+    changes: u64,
     /// The steps of a match with all patterns: for every name, and per byte of the name.
     pattern_steps: (usize, usize),
     /// The names of patterns without wildcards. If such a name has a `+`, the queue of this name is
@@ -51,6 +53,11 @@ pub(crate) struct AliasCounts {
 impl InForce {
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// How often the rules were replaced.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The units of work of a search for the rules of a name. Clients choose the name and its length, so
@@ -158,6 +165,7 @@ impl InForce {
         self.pattern_steps = steps.fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
         self.named = rules.literal_names().map(Into::into).collect();
         self.rules = rules;
+        self.changes += 1;
         let aliases = self.named_aliases().into_iter().map(|name| {
             let counts = self.alias_counts(&name);
             (name, counts)
