@@ -154,7 +154,7 @@ impl Jobs {
     pub(crate) fn bytes(&self) -> u64 {
         let wall_times = self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES;
         let keys = self.keys.cold() * bytes::KEY_BYTES + self.unique_keys.bytes();
-        self.bytes + self.blocks.bytes() + keys + wall_times
+        self.bytes + self.blocks.bytes() + keys + wall_times + self.dead.origin_bytes()
     }
 
     // --- The table ---
@@ -192,8 +192,8 @@ impl Jobs {
         if job.state() != State::Buried {
             self.keys.insert(&job);
         }
-        if job.death().is_some() {
-            self.dead.letters += 1;
+        if let Some(death) = job.death_mut() {
+            self.dead.add_letter(death);
             self.dead.insert(dead::place(&job));
         }
         self.bytes += bytes::bytes_of(&job);
@@ -218,8 +218,10 @@ impl Jobs {
         if job.may_go_by_wall() {
             self.wall_times.remove(&slot);
         }
-        if self.dead.letters > 0 && job.death().is_some() {
-            self.dead.letters -= 1;
+        if self.dead.letters > 0
+            && let Some(death) = job.death()
+        {
+            self.dead.remove_letter(death);
             self.dead.remove(dead::place(&job));
         }
         if !self.unique_keys.is_empty() {
@@ -365,14 +367,13 @@ impl Jobs {
     // --- Dead letters ---
 
     /// Makes a job a dead letter. It must not be one.
-    pub(crate) fn set_death(&mut self, slot: JobSlot, death: Death) {
+    pub(crate) fn set_death(&mut self, slot: JobSlot, mut death: Death) {
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         debug_assert!(job.death().is_none());
         self.unique_keys.leave(job);
+        self.dead.add_letter(&mut death);
         job.set_death(Some(Box::new(death)));
-        let place = dead::place(job);
-        self.dead.letters += 1;
-        self.dead.insert(place);
+        self.dead.insert(dead::place(job));
         self.recharge(slot);
     }
 
@@ -392,8 +393,10 @@ impl Jobs {
             self.forget_expiry(slot);
             let place = dead::place(&self[slot]);
             self.dead.remove(place);
-            self.dead.letters -= 1;
             let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
+            if let Some(death) = job.death() {
+                self.dead.remove_letter(death);
+            }
             job.set_death(None);
             self.unique_keys.enter(job);
             self.recharge(slot);
@@ -654,7 +657,7 @@ impl Jobs {
     pub(crate) fn check_invariants(&self) {
         let mut counts = Counts::default();
         let (mut keyed, mut unlogged, mut bytes, mut resident) = (0, 0, 0, 0);
-        let (mut letters, mut indexed) = (0, 0);
+        let (mut letters, mut moved, mut indexed) = (0, 0, 0);
         let mut unique_keys = (0, 0);
         let expiring = self.iter().filter(|(_, job)| job.expires().is_some()).count();
         assert_eq!(self.expiring, expiring as u64, "the jobs that have an expiry");
@@ -673,6 +676,7 @@ impl Jobs {
             }
             assert!(self.keys.has_right_hash(job), "the hash of the body of job {id}");
             letters += u64::from(job.death().is_some());
+            moved += u64::from(job.death().is_some_and(|death| !death.origin.is_empty()));
             if let Some(place) = dead::place(job) {
                 assert!(self.dead.has(&place), "dead letter {id} is in the index");
                 indexed += 1;
@@ -695,6 +699,7 @@ impl Jobs {
         }
         assert_eq!(self.keys.len(), keyed, "only keys of jobs");
         assert_eq!(self.dead.letters, letters, "dead letters");
+        self.dead.check_origins(moved);
         assert_eq!(self.dead.len() as u64, indexed, "only dead letters are in the index");
         assert_eq!(self.unique_keys.len(), unique_keys, "only keys of jobs");
         assert_eq!(self.ids.len(), self.slab.len());

@@ -413,7 +413,7 @@ fn death_bytes(death: &Death, bytes: &mut Vec<u8>) {
     bytes.extend(until.map_or(0, |until| until.0).to_le_bytes());
     bytes.push(cause.code());
     bytes.extend(attempts.to_le_bytes());
-    for text in [origin, worker, error] {
+    for text in [&**origin, &**worker, &**error] {
         let len = u16::try_from(text.len()).expect("the engine limits names and errors");
         bytes.extend(len.to_le_bytes());
         bytes.extend_from_slice(text);
@@ -428,14 +428,14 @@ fn read_death<'a>(mut take: impl FnMut(usize) -> Option<&'a [u8]>) -> Option<Dea
     let mut text = |bytes_max: usize| {
         let len = usize::from(u16::from_le_bytes(take(2)?.try_into().ok()?));
         (len <= bytes_max).then_some(())?;
-        Some(Box::from(take(len)?))
+        Some(Box::<[u8]>::from(take(len)?))
     };
     Some(Death {
         died,
         until: (until.0 > 0).then_some(until),
         cause: DeathCause::of_code(cause)?,
         attempts,
-        origin: text(QUEUE_NAME_BYTES_MAX)?,
+        origin: text(QUEUE_NAME_BYTES_MAX)?.into(),
         worker: text(DEAD_WORKER_BYTES_MAX)?,
         error: text(DEAD_ERROR_BYTES_MAX)?,
     })

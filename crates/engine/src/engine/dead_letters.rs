@@ -3,6 +3,8 @@
 //! another queue, with the reason. The server ends them at their last moment, or if there are too many.
 //! [`Engine::redrive`] brings them back.
 
+use std::sync::Arc;
+
 use super::Engine;
 use super::attempts::{Failure, LastWords};
 use crate::claims::ClaimKey;
@@ -163,7 +165,7 @@ impl Engine {
             until: dead.keep_ms.map(|keep| Millis(self.now.0.saturating_add(keep))),
             cause,
             attempts: self.jobs[slot].attempts(),
-            origin: Name::default(),
+            origin: Arc::default(),
             worker: last.worker,
             error: last.error,
         };
@@ -301,7 +303,7 @@ impl Engine {
         let slot = self.slot(id).map_err(|_| RedriveRefused::NotFound)?;
         let job = &self.jobs[slot];
         let (state, from) = (job.state(), job.queue());
-        let origin: Option<Name> = job.death().map(|death| death.origin.clone());
+        let origin = job.death().map(|death| death.origin.clone());
         match (state, origin) {
             (State::Leased, _) | (State::Ready | State::Delayed, None) => {}
             (State::Buried, None) => {

@@ -66,7 +66,8 @@ pub(super) fn extra_units(job: &Job) -> u16 {
             allocated_bytes(outcome.unique.heap_len()) + allocated_bytes(outcome.reducer.len());
         if let Some(death) = &outcome.death {
             bytes += allocated_bytes(size_of::<Death>()) + DEAD_BYTES;
-            let texts = [&death.origin, &death.worker, &death.error];
+            // The index of dead letters counts the names of their origins.
+            let texts = [&death.worker, &death.error];
             bytes += texts.into_iter().map(|text| allocated_bytes(text.len())).sum::<u64>();
         }
     }

@@ -2,10 +2,16 @@
 //! moment at which the server ends it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::facts::State;
 use super::job::Job;
+use crate::bytes::allocated_bytes;
 use crate::ids::{JobId, Millis, QueueId};
+
+/// The bytes of the name of an origin, apart from its text: an entry of a tree whose nodes are half full,
+/// and two counts of references.
+const ORIGIN_BYTES: u64 = 64;
 
 /// Why and when a job became a dead letter.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,8 +24,9 @@ pub struct Death {
     pub cause: DeathCause,
     /// How often the job had failed.
     pub attempts: u32,
-    /// The queue that the job came from. Empty: it is buried in its own queue.
-    pub origin: Box<[u8]>,
+    /// The queue that the job came from. Empty: it is buried in its own queue. All letters from one
+    /// queue share the text.
+    pub origin: Arc<[u8]>,
     /// The address of the last worker. Empty: it is unknown.
     pub worker: Box<[u8]>,
     /// The exception that the worker reported, or the end of its warnings. Empty: it reported none.
@@ -105,6 +112,11 @@ pub(super) struct DeadIndex {
     counts: BTreeMap<QueueId, u64>,
     /// The number of all dead letters, also of those that a session holds.
     pub(super) letters: u64,
+    /// The queues that dead letters came from, and the number of these letters. A name can be much longer
+    /// than a job, so the letters share its text.
+    origins: BTreeMap<Arc<[u8]>, u64>,
+    /// The memory of these names.
+    origin_bytes: u64,
 }
 
 /// The place of a job in the index. `None`: the job is no dead letter, or a session holds it.
@@ -113,7 +125,49 @@ pub(super) fn place(job: &Job) -> Option<Place> {
     Some((job.queue(), death.until.unwrap_or(Millis(u64::MAX)), job.id()))
 }
 
+fn bytes_of_origin(origin: &[u8]) -> u64 {
+    ORIGIN_BYTES + allocated_bytes(origin.len())
+}
+
 impl DeadIndex {
+    /// Counts a new dead letter. From now on, it shares the text of its origin with the others from there.
+    pub(super) fn add_letter(&mut self, death: &mut Death) {
+        self.letters += 1;
+        if death.origin.is_empty() {
+            return;
+        }
+        let entry = self.origins.entry(death.origin.clone());
+        death.origin = entry.key().clone();
+        let count = entry.or_insert(0);
+        if *count == 0 {
+            self.origin_bytes += bytes_of_origin(&death.origin);
+        }
+        *count += 1;
+    }
+
+    /// Forgets a dead letter that [`DeadIndex::add_letter`] has counted.
+    pub(super) fn remove_letter(&mut self, death: &Death) {
+        self.letters -= 1;
+        let Some(count) = self.origins.get_mut(&death.origin) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.origins.remove(&death.origin);
+            self.origin_bytes -= bytes_of_origin(&death.origin);
+        }
+    }
+
+    /// The memory of the names of origins, in bytes.
+    pub(super) fn origin_bytes(&self) -> u64 {
+        self.origin_bytes
+    }
+
+    /// Panics if the names of origins are not those of so many letters that have moved.
+    pub(super) fn check_origins(&self, moved: u64) {
+        assert_eq!(self.origins.values().sum::<u64>(), moved, "only origins of dead letters");
+        let bytes: u64 = self.origins.keys().map(|origin| bytes_of_origin(origin)).sum();
+        assert_eq!(self.origin_bytes, bytes, "the memory account of origins");
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -531,6 +531,10 @@ impl Job {
         self.outcome_mut().unique = Unique::Body(hash);
     }
 
+    pub(super) fn death_mut(&mut self) -> Option<&mut Death> {
+        self.extension.as_mut()?.outcome.as_mut()?.death.as_deref_mut()
+    }
+
     pub(super) fn set_death(&mut self, death: Option<Box<Death>>) {
         self.outcome_mut().death = death;
     }

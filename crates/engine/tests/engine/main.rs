@@ -6,6 +6,7 @@ mod by_hand;
 mod cold;
 mod crons;
 mod dead_letters;
+mod dead_memory;
 mod defaults;
 mod delivery;
 mod delivery_rule;

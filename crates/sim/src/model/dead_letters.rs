@@ -47,7 +47,7 @@ impl Model {
             until: dead.keep_ms.map(|keep| Millis(self.now + keep)),
             cause,
             attempts: self.jobs[&id].attempts,
-            origin: Box::default(),
+            origin: b""[..].into(),
             worker: worker.map(|place| place.to_string().into_bytes()).unwrap_or_default().into(),
             error: error.into(),
         };

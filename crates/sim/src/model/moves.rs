@@ -8,7 +8,6 @@ use broker::{
 };
 
 use super::outcome::News;
-use super::policies::text;
 use super::record::Record;
 use super::routes::Refused;
 use super::{JobKind, Model, Need, State};
@@ -209,7 +208,8 @@ impl Model {
         }
         let job = self.jobs.get(&id).ok_or(RedriveRefused::NotFound)?;
         let (state, from, created) = (job.state, job.queue.clone(), job.created);
-        let origin = job.death.as_ref().map(|death| text(&death.origin));
+        let origin =
+            job.death.as_ref().map(|death| String::from_utf8_lossy(&death.origin).into_owned());
         if matches!(state, State::Leased(_)) {
             return Err(RedriveRefused::Leased.into());
         }

@@ -96,7 +96,7 @@ mod tests {
         assert!(!fits(types::DeadFilter { error: text("refused"), ..all.clone() }));
         assert!(!fits(types::DeadFilter { older_than_s: Some(11), ..all.clone() }));
         assert!(!fits(types::DeadFilter { younger_than_s: Some(9), ..all }));
-        let buried = Death { origin: Box::default(), ..death };
+        let buried = Death { origin: b""[..].into(), ..death };
         let own = types::DeadFilter { origin: text("mail"), ..none };
         let filter = Filter::read(Some(&own), Millis(20_000)).expect("it can be read");
         let fits = |queue: &[u8]| filter.fits(queue, &buried, &BodySettings::default(), |_| false);
