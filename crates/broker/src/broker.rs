@@ -751,6 +751,7 @@ impl Shared {
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         core.memory_left.set(0);
+        core.engine.note_full_memory(self.memory.memory().is_full());
         self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
         core.ledger.end_turn(&core.engine);
         self.owed.store(core.ledger.owed(), Ordering::Relaxed);

@@ -117,6 +117,8 @@ pub struct Engine {
     walk: Option<Walk>,
     attempts_max: u32,
     wake_max: u32,
+    /// See [`Engine::note_full_memory`].
+    memory_is_full: bool,
 
     tally: Tally,
     /// Whether somebody observes what happens to jobs: see `observe.rs`.
@@ -154,6 +156,7 @@ impl Engine {
             walk: None,
             attempts_max: 0,
             wake_max: 0,
+            memory_is_full: false,
             tally: Tally::default(),
             is_observed: false,
             spans: Spans::default(),

@@ -170,6 +170,9 @@ impl Engine {
             error: last.error,
         };
         let target = self.queue_for_dead(queue, &dead.target);
+        // The owner has asked whether the server has room for a queue that an operator needs.
+        let may_make_queue = !self.memory_is_full || cause == DeathCause::Operator;
+        let target = target.filter(|name| may_make_queue || self.queue_id(name).is_some());
         // Make room first: a waiting client can get or see the new letter at once, so that one stays.
         let holder = target.as_ref().map_or(Some(queue), |name| self.queue_id(name));
         if let Some(holder) = holder {

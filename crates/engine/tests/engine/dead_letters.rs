@@ -88,8 +88,8 @@ fn a_dead_letter_moves_to_its_queue_and_keeps_its_facts() {
     assert_eq!(world.taken(session), id);
 }
 
-/// A submitted job, and the worker that holds it. The worker's address is `10.0.0.2:7`.
-fn submitted(world: &mut World) -> (JobId, SessionId) {
+/// A submitted job of the queue `q`, and the worker that holds it. The worker's address is `10.0.0.2:7`.
+pub(crate) fn submitted(world: &mut World) -> (JobId, SessionId) {
     let client = world.open();
     let submit = Submit {
         priority: Some(1),
