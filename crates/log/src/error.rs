@@ -157,8 +157,13 @@ impl Failure {
 
     /// Whether the disk is full.
     pub fn is_no_room(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        is_no_room(&self.source)
     }
+}
+
+/// Whether the disk is full. Others may free room, so a later attempt can succeed.
+pub(crate) fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether a file could not be opened because the process or the system has too many open files.

@@ -24,7 +24,7 @@ mod tests;
 use std::io;
 use std::sync::Arc;
 
-use crate::error::is_out_of_descriptors;
+use crate::error::{is_no_room, is_out_of_descriptors};
 use crate::types::{Meta, Position, Slot};
 
 /// The maximum number of rows of a block.
@@ -251,6 +251,17 @@ impl IndexError {
                 is_out_of_descriptors(source)
             }
             IndexError::Damaged { .. } | IndexError::Stopped | IndexError::Gone { .. } => false,
+        }
+    }
+
+    /// Whether the disk was full. A later attempt can succeed.
+    pub(crate) fn is_no_room(&self) -> bool {
+        match self {
+            IndexError::Write { source, .. } => is_no_room(source),
+            IndexError::Read { .. }
+            | IndexError::Damaged { .. }
+            | IndexError::Stopped
+            | IndexError::Gone { .. } => false,
         }
     }
 

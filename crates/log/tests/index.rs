@@ -476,6 +476,36 @@ fn no_index_is_written_when_room_is_short() {
 }
 
 #[test]
+fn an_index_that_finds_no_room_is_written_when_there_is_room_again() {
+    let disk = FaultDisk::new(1, DISK_BYTES);
+    let (log, _) = recover(&disk, indexed(), 1_000_000).unwrap();
+    // The index repeats the options of each job, so it is much larger than the log expects.
+    let options = [9_u8; 1000];
+    for id in 1.. {
+        log.put(1_000_000, QUEUE, &Meta { options: &options, ..plain_meta(id, 7) }, b"");
+        log.commit_step(1_000_000).unwrap();
+        log.prepare_step().unwrap();
+        if log.durable().segment() == 3 {
+            break;
+        }
+    }
+    let step = |room| {
+        disk.set_capacity(disk.used() + room);
+        let reads = disk.reads();
+        let written = log.index_step().unwrap();
+        (disk.reads() > reads, written)
+    };
+    let mut room = 0;
+    while step(room) == (false, None) {
+        room += 16 << 10;
+    }
+    assert_eq!((indexes(&disk).len(), log.usage().index_bytes), (0, 0), "it was only built");
+    assert_eq!(step(room), (false, None), "it is not built in vain again");
+    assert_eq!(step(DISK_BYTES), (true, Some(2)));
+    assert_eq!(log.indexed(), [2]);
+}
+
+#[test]
 fn a_repair_uses_only_the_segments() {
     let disk = busy(5, 3_000);
     let (_, plain, wanted) = open(&disk, settings(Sync::Always));

@@ -62,12 +62,15 @@ struct Shelf {
     indexes: BTreeMap<u32, Arc<SegmentIndex>>,
     /// Segments whose index could not be built or written.
     refused: BTreeSet<u32>,
+    /// The segment whose index was built last, and the bytes of the index. If there was no room for
+    /// them, the segment is not read again before there is.
+    built: Option<(u32, u64)>,
 }
 
 impl Indexes {
     pub(crate) fn new(indexes: Vec<Arc<SegmentIndex>>) -> Indexes {
         let indexes = indexes.into_iter().map(|index| (index.segment(), index)).collect();
-        let shelf = Mutex::new(Shelf { indexes, refused: BTreeSet::new() });
+        let shelf = Mutex::new(Shelf { indexes, ..Shelf::default() });
         Indexes { shelf, ..Indexes::default() }
     }
 
@@ -152,22 +155,28 @@ impl Log {
     ///
     /// This call reads a whole segment, so it takes a while. It holds no lock meanwhile. The caller
     /// decides when to call it. An error is no failure of the log. The log does not try this
-    /// segment again in this process. Too many open files are no error, because they pass.
+    /// segment again in this process. Too many open files and a full disk are no errors, because they
+    /// pass.
     pub fn index_step(&self) -> Result<Option<u32>, IndexError> {
         let Some(&classify) = self.classify.get() else { return Ok(None) };
         let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.failure().is_some() || !self.has_room_for_index(self.segments.segment_bytes / 8) {
+        if self.failure().is_some() {
             return Ok(None);
         }
         let Some(&segment) = self.to_index(1).first() else { return Ok(None) };
+        let built = self.indexes.shelf().built.filter(|(number, _)| *number == segment);
+        let usual = self.segments.segment_bytes / 8;
+        if !self.has_room_for_index(built.map_or(usual, |(_, bytes)| bytes.max(usual))) {
+            return Ok(None);
+        }
         // Reclaim gave the segment up in the meantime.
         let Some(_hold) = self.hold(segment) else { return Ok(None) };
         let written = self.build(segment, classify).and_then(|built| self.write_index(&built));
         match written {
             Ok(()) => Ok(Some(segment)),
             Err(IndexError::Stopped) => Ok(None),
-            // Another call can succeed, when others have closed files.
-            Err(error) if error.is_out_of_descriptors() => Ok(None),
+            // Another call can succeed, when others have closed files or freed room.
+            Err(error) if error.is_out_of_descriptors() || error.is_no_room() => Ok(None),
             Err(error) => {
                 self.indexes.shelf().refused.insert(segment);
                 Err(error)
@@ -306,6 +315,7 @@ impl Log {
         let bytes = built.file();
         let name = index_name(segment);
         let disk = self.segments.disk();
+        self.indexes.shelf().built = Some((segment, bytes.len() as u64));
         if !self.has_room_for_index(bytes.len() as u64) {
             return Err(IndexError::write(&name, io::ErrorKind::StorageFull.into()));
         }
