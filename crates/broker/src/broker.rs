@@ -477,9 +477,9 @@ impl Broker {
         self.shared.log.as_ref().map(|log| log.commit_sizes()).unwrap_or_default()
     }
 
-    /// Limits the number of jobs in all queues and states; `None` means no limit. At the limit, puts are
-    /// refused. A put into several queues can exceed it, and so can schedules that fire together. Jobs
-    /// that come back are never refused.
+    /// Limits the number of jobs in all queues and states; `None` means [`engine::limits::JOBS_MAX`]. At
+    /// the limit, puts are refused. A put into several queues can exceed it, and so can schedules that fire
+    /// together. Jobs that come back are never refused.
     pub fn set_job_count_limit(&self, most: Option<u64>) {
         self.shared.gate.set_jobs_max(most);
     }

@@ -135,5 +135,10 @@ pub const SERVING_REST_MS: u64 = 1;
 /// Milliseconds until the engine checks again whether its chores may continue.
 pub const HELD_CHORES_REST_MS: u64 = 5;
 
+/// The owner of the engine must put no job while there are this many jobs. The engine counts jobs with
+/// 32 bits: with more, each queue would need another cache line. A put makes at most a few hundred jobs,
+/// so there is room for those of puts that were admitted together.
+pub const JOBS_MAX: u64 = 4_000_000_000;
+
 /// The maximum job id. JavaScript represents all integers up to this number exactly.
 pub const JOB_ID_MAX: u64 = (1 << 53) - 1;

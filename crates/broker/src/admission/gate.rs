@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use engine::Engine;
+use engine::limits::JOBS_MAX;
 
 use super::PutRefusal;
 
@@ -11,7 +12,8 @@ const DRAINS: u8 = 1;
 /// The number of jobs has a limit.
 const LIMITS_JOBS: u8 = 2;
 
-/// Whether puts pass. A server that neither drains nor limits its jobs pays for one look at `reasons`.
+/// Whether puts pass. A server that neither drains nor limits its jobs pays for one look at `reasons`,
+/// and for one at the number of jobs.
 #[derive(Debug, Default)]
 pub(crate) struct PutGate {
     /// What the gate must look at.
@@ -41,7 +43,7 @@ impl PutGate {
     /// Whether the server takes a new job.
     #[inline]
     pub(crate) fn check(&self, engine: &Engine) -> Result<(), PutRefusal> {
-        if self.reasons.load(Ordering::Relaxed) == 0 {
+        if self.reasons.load(Ordering::Relaxed) == 0 && engine.job_count() < JOBS_MAX {
             return Ok(());
         }
         self.look(engine)
@@ -52,10 +54,8 @@ impl PutGate {
         if self.draining() {
             return Err(PutRefusal::Draining);
         }
-        match self.jobs_max() {
-            Some(most) if engine.job_count() >= most => Err(PutRefusal::JobsFull),
-            Some(_) | None => Ok(()),
-        }
+        let most = self.jobs_max().map_or(JOBS_MAX, |most| most.min(JOBS_MAX));
+        if engine.job_count() >= most { Err(PutRefusal::JobsFull) } else { Ok(()) }
     }
 
     fn has(&self, reason: u8) -> bool {
@@ -68,5 +68,37 @@ impl PutGate {
         } else {
             self.reasons.fetch_and(!reason, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{BlockFacts, EngineSetup, Millis, State};
+
+    use super::*;
+    use crate::Broker;
+
+    #[test]
+    fn a_server_takes_no_more_jobs_than_it_can_count() {
+        let broker = Broker::memory(EngineSetup::default(), Millis(1));
+        let mut turn = broker.turn(Millis(1));
+        // As if a log had so many jobs.
+        let mut restore = |jobs: u32| {
+            let facts = BlockFacts {
+                state: State::Buried,
+                first: (jobs.into(), 0),
+                last: (jobs.into(), 0),
+                first_ready: (0, 1),
+                created: Millis(1),
+                bands: [0, jobs, 0],
+                body_bytes: 0,
+                expires: false,
+            };
+            turn.core.engine.restore_block(b"mails", facts).expect("they can be counted");
+            turn.put_refusal(b"other")
+        };
+        let most = u32::try_from(JOBS_MAX).expect("it is below the limit of the counts");
+        assert_eq!(restore(most - 1), None);
+        assert_eq!(restore(1), Some(PutRefusal::JobsFull));
     }
 }

@@ -140,6 +140,7 @@ impl Engine {
         if facts.state == State::Buried {
             super::replay::check_number(facts.last.0)?;
         }
+        self.check_room_for(facts.bands.iter().copied().map(u64::from).sum())?;
         let is_due = facts.state == State::Delayed && facts.last.0 <= self.now.0;
         let facts = if is_due { facts.when_ready() } else { facts };
         let queue = self.own_queue_or_create(queue);

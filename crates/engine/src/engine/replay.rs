@@ -30,6 +30,9 @@ pub enum RestoreError {
         "the log holds a queue's name of {0} bytes, which is too long; did another program write it?"
     )]
     Name(usize),
+    /// There are more jobs than the engine can count.
+    #[error("the log holds more than {} jobs; did another program write it?", u32::MAX)]
+    TooMany,
 }
 
 pub(super) fn check_number(number: u64) -> Result<(), RestoreError> {
@@ -51,6 +54,7 @@ impl Engine {
         body: JobBody,
     ) -> Result<JobSlot, RestoreError> {
         check_name(queue)?;
+        self.check_room_for(1)?;
         self.check_new(facts)?;
         let queue = self.own_queue_or_create(queue);
         let slot = self.insert_restored(queue, facts, tags, body);
@@ -123,6 +127,12 @@ impl Engine {
     pub(super) fn forget_restored(&mut self, slot: JobSlot) {
         let job = self.jobs.remove(slot);
         self.queues[job.queue()].count_out(job.counted());
+    }
+
+    /// Whether the engine can count this many more jobs. The owner refuses puts long before.
+    pub(super) fn check_room_for(&self, jobs: u64) -> Result<(), RestoreError> {
+        let is_countable = self.job_count() + jobs <= u32::MAX.into();
+        is_countable.then_some(()).ok_or(RestoreError::TooMany)
     }
 
     /// Whether the numbers of a job are possible and new.

@@ -49,7 +49,7 @@ impl CountedJob {
 }
 
 /// The number of jobs by state. Every change of a job updates the counts, so statistics are cheap
-/// to read. The place of a job is a `u32`, so a `u32` is large enough for each count of jobs.
+/// to read. A `u32` is large enough for each count of jobs: see [`crate::limits::JOBS_MAX`].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) ready: u32,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use lineshaft_engine::policy::{Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
     BlockFacts, BlockSlot, Clearing, Engine, Event, GrabOrder, JobBody, JobFacts, JobId, JobList,
-    JobSlot, Kick, Need, Patience, QueueId, Record, SessionId, State, Submit, Tags, Take,
+    JobSlot, Kick, Millis, Need, Patience, QueueId, Record, RestoreError, SessionId, State, Submit,
+    Tags, Take,
 };
 use proptest::prelude::*;
 
@@ -763,6 +764,28 @@ fn a_cold_job_whose_key_differs_is_loaded_only_once() {
         assert_eq!(owner.world.engine.cold_with_key(queue, b"same hash"), None);
     }
     assert_eq!(owner.world.engine.find_key(b"same hash"), None);
+}
+
+#[test]
+fn a_start_refuses_more_jobs_than_can_be_counted() {
+    let mut engine = World::new().engine;
+    let mut restore = |place, bands| {
+        let facts = BlockFacts {
+            state: State::Ready,
+            first: (7, place),
+            last: (7, place),
+            first_ready: (7, place),
+            created: Millis(1),
+            bands,
+            body_bytes: 0,
+            expires: false,
+        };
+        engine.restore_block(b"q", facts).err()
+    };
+    assert_eq!(restore(1, [u32::MAX, 1, 0]), Some(RestoreError::TooMany));
+    assert_eq!(restore(2, [0, u32::MAX, 0]), None);
+    assert_eq!(restore(3, [1, 0, 0]), Some(RestoreError::TooMany));
+    assert_eq!(engine.job_count(), u64::from(u32::MAX));
 }
 
 #[test]

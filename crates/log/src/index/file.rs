@@ -383,8 +383,12 @@ impl Tables {
         let queues = self.names.len();
         let in_blocks: u64 = self.blocks.iter().map(|block| u64::from(block.rows)).sum();
         let is_known = |block: &BlockSummary| {
+            let in_bands: u64 = block.bands.iter().copied().map(u64::from).sum();
             (block.queue as usize) < queues
                 && (1..=BLOCK_ROWS as u32).contains(&block.rows)
+                && in_bands == u64::from(block.rows)
+                // Each body is in the segment.
+                && block.body_bytes <= u64::from(block.rows).saturating_mul(outline.end)
                 && block.slot_min <= block.slot_max
                 && block.slot_max < outline.slots
                 && is_inside(block.place)

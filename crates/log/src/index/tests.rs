@@ -147,6 +147,23 @@ fn a_flipped_bit_of_the_sections_is_seen() {
 }
 
 #[test]
+fn a_block_counts_its_rows_and_bodies_of_its_segment() {
+    let (outline, tables, pieces) = sample();
+    let read = |change: &dyn Fn(&mut BlockSummary)| {
+        let mut tables = tables.clone();
+        change(&mut tables.blocks[0]);
+        read_all(encode(&outline, &tables, &pieces))
+    };
+    assert!(read(&|_| ()).is_some());
+    for bands in [[u32::MAX, 1, 0, 0], [0, 71, 0, 0], [0, 69, 0, 0], [0; 4]] {
+        assert_eq!(read(&|block| block.bands = bands), None, "{bands:?}");
+    }
+    for body_bytes in [u64::MAX, 70 * outline.end + 1] {
+        assert_eq!(read(&|block| block.body_bytes = body_bytes), None, "{body_bytes}");
+    }
+}
+
+#[test]
 fn no_byte_with_a_right_checksum_makes_a_reader_panic() {
     let (outline, tables, pieces) = sample();
     let bytes = encode(&outline, &tables, &pieces);
