@@ -1,9 +1,9 @@
 //! Reads the log's segments, and restores the live entries.
 
+mod changes;
 pub(crate) mod indexed;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use triomphe::Arc;
@@ -16,12 +16,12 @@ use crate::format::entry::{Entry, EntryKind, META_BYTES, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use crate::liveness::Liveness;
 use crate::recovery::ahead::{Seam, Source, read_segment};
+use crate::recovery::replay::changes::{ChangeKind, Changes};
 use crate::recovery::replay::indexed::{Indexed, UsedIndexes};
 use crate::recovery::restored::{BodyCopy, Restored, RestoredBody};
 use crate::recovery::tail::Tail;
 use crate::settings::{ID_LIMIT_MAX, TIME_MS_MAX};
 use crate::types::{Meta, Position, RecoveryProgress, RecoveryReport, Slot};
-use crate::write::lazy::SlotMap;
 
 /// The fault of an entry whose checksum is right.
 const CONTENTS: &str = "an entry's contents";
@@ -87,14 +87,6 @@ struct StoredJob<'a> {
     meta: Meta<'a>,
 }
 
-/// The newest UPDATE and the newest COUNT of a slot. For each of them: the entry's position, and
-/// the place of its contents in `Replay::arena`.
-#[derive(Debug, Default)]
-struct Change {
-    update: Option<(Position, Range<usize>)>,
-    count: Option<(Position, Range<usize>)>,
-}
-
 /// The newest value of a key. An empty value means that the fact was removed.
 #[derive(Debug)]
 pub(crate) struct Fact {
@@ -127,8 +119,7 @@ pub(crate) struct Replay<'a> {
     used_indexes: Option<UsedIndexes>,
     /// The segments from `tail.first` on.
     segments: Vec<Segment>,
-    changes: SlotMap<Change>,
-    arena: Vec<u8>,
+    changes: Changes,
     facts: Facts,
     /// The newest limit of ids, and its position.
     id_limit: (Position, u64),
@@ -150,8 +141,7 @@ impl<'a> Replay<'a> {
             tail,
             used_indexes,
             segments: Vec::new(),
-            changes: SlotMap::default(),
-            arena: Vec::new(),
+            changes: Changes::default(),
             facts: HashMap::new(),
             id_limit: (Position(0), 1),
             id_max: 0,
@@ -223,6 +213,7 @@ impl<'a> Replay<'a> {
         // The seam to the next segment. It says where this segment ends.
         let mut sealed: Option<Seam> = None;
         for number in (tail.first..=tail.last).rev() {
+            self.forget_ended();
             let found = &self.folder.segments[&number];
             let end = match sealed {
                 Some((end, _)) if end.segment() == number => end.offset(),
@@ -336,11 +327,11 @@ impl<'a> Replay<'a> {
                 if !rest.is_empty() || queue as usize >= self.segments[here].names.len() {
                     return Err(CONTENTS);
                 }
-                self.change(slot, position, meta, |change| &mut change.update)?;
+                self.change(slot, ChangeKind::Update, position, meta)?;
             }
             EntryKind::Count => {
                 let (slot, counters) = entry.split_slot().ok_or(CONTENTS)?;
-                self.change(slot, position, counters, |change| &mut change.count)?;
+                self.change(slot, ChangeKind::Count, position, counters)?;
             }
             EntryKind::Fact => {
                 let (key, value) = entry.fact().ok_or(CONTENTS)?;
@@ -414,24 +405,26 @@ impl<'a> Replay<'a> {
     fn change(
         &mut self,
         slot: Slot,
+        kind: ChangeKind,
         position: Position,
         bytes: &[u8],
-        place: impl Fn(&mut Change) -> &mut Option<(Position, Range<usize>)>,
     ) -> Result<(), &'static str> {
         if slot.segment < self.tail.first {
             return Ok(());
         }
         self.check_age(slot, position)?;
-        if self.segments[(slot.segment - self.tail.first) as usize].killed.contains(slot.index) {
-            return Ok(());
-        }
-        let newest = place(self.changes.entry(slot).or_default());
-        if newest.as_ref().is_none_or(|(old, _)| *old < position) {
-            let start = self.arena.len();
-            self.arena.extend_from_slice(bytes);
-            *newest = Some((position, start..self.arena.len()));
+        if !self.segments[(slot.segment - self.tail.first) as usize].killed.contains(slot.index) {
+            self.changes.note(slot, kind, position, bytes);
         }
         Ok(())
+    }
+
+    /// Forgets the changes of slots that have ended later in the segment of their changes.
+    fn forget_ended(&mut self) {
+        let (segments, first) = (&self.segments, self.tail.first);
+        self.changes.forget_ended(|slot| {
+            segments[(slot.segment - first) as usize].killed.contains(slot.index)
+        });
     }
 
     /// Fails if an UPDATE or COUNT entry names a slot that was never written.
@@ -439,11 +432,8 @@ impl<'a> Replay<'a> {
         let first = self.tail.first;
         let stray = self
             .changes
-            .iter()
-            .find(|(slot, _)| slot.index >= self.segments[(slot.segment - first) as usize].slots);
-        let Some((slot, change)) = stray else { return Ok(()) };
-        let place = change.update.as_ref().or(change.count.as_ref());
-        let position = place.map_or(Position::new(slot.segment, 0), |(position, _)| *position);
+            .position_of(|slot| slot.index >= self.segments[(slot.segment - first) as usize].slots);
+        let Some(position) = stray else { return Ok(()) };
         let found = &self.folder.segments[&position.segment()];
         Err(found.damaged(position.offset(), "a job was changed that was never written"))
     }
@@ -565,25 +555,22 @@ impl<'a> Replay<'a> {
         restore: &mut dyn FnMut(Restored<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let StoredJob { slot, entry_at, position, .. } = *stored;
-        let change = if self.changes.is_empty() { None } else { self.changes.get(&slot) };
-        let update = change.and_then(|change| change.update.as_ref());
-        let count = change.and_then(|change| change.count.as_ref());
+        let (update, count) = self.changes.of(slot);
         let (meta, queue, named_in) = match update {
-            Some((at, range)) => {
-                let (meta, queue, _) =
-                    read_meta(&self.arena[range.clone()]).expect("updates were read before");
+            Some((at, meta)) => {
+                let (meta, queue, _) = read_meta(meta).expect("updates were read before");
                 (meta, queue, at.segment())
             }
             None => (stored.meta, stored.queue, slot.segment),
         };
-        let newer = count.filter(|(at, _)| update.is_none_or(|(updated, _)| updated < at));
+        let newer = count.filter(|(at, _)| update.is_none_or(|(updated, _)| updated < *at));
         restore(Restored::Job {
             slot,
             entry_at,
             position,
             queue: &self.segments[(named_in - self.tail.first) as usize].names[queue as usize],
             meta,
-            counters: newer.map(|(_, range)| &self.arena[range.clone()]),
+            counters: newer.map(|(_, counters)| counters),
             body,
         })
     }

@@ -13,6 +13,7 @@ use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, Place, index_name};
 use crate::liveness::Liveness;
 use crate::recovery::ahead::Seam;
+use crate::recovery::replay::changes::ChangeKind;
 use crate::recovery::replay::{Killed, NEVER_WRITTEN, Replay, StoredJob};
 use crate::recovery::restored::{BlockSource, Restored, RestoredBody, RestoredRows};
 use crate::types::{Position, Slot};
@@ -87,12 +88,10 @@ impl Replay<'_> {
         }
         for (slot, changed) in changes {
             if let Some((position, meta)) = &changed.update {
-                self.change(*slot, *position, meta, |change| &mut change.update)
-                    .map_err(damaged)?;
+                self.change(*slot, ChangeKind::Update, *position, meta).map_err(damaged)?;
             }
             if let Some((position, counters)) = &changed.count {
-                self.change(*slot, *position, counters, |change| &mut change.count)
-                    .map_err(damaged)?;
+                self.change(*slot, ChangeKind::Count, *position, counters).map_err(damaged)?;
             }
         }
         for fact in facts {
@@ -120,7 +119,7 @@ impl Replay<'_> {
     /// The live slots with a newer UPDATE or COUNT, for each segment that was read by its index.
     pub(super) fn changed_slots(&self) -> BTreeMap<u32, BTreeSet<u32>> {
         let mut changed: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-        for slot in self.changes.keys() {
+        for slot in self.changes.slots() {
             let segment = &self.segments[(slot.segment - self.tail.first) as usize];
             if segment.index.is_some() && !segment.killed.contains(slot.index) {
                 changed.entry(slot.segment).or_default().insert(slot.index);
