@@ -38,6 +38,14 @@ struct SegmentSlots {
     live_bytes: u64,
 }
 
+impl SegmentSlots {
+    /// See [`Liveness::memory_bytes`].
+    fn memory_bytes(&self) -> u64 {
+        (size_of::<Self>() + self.classes.capacity() + self.bits.capacity() * size_of::<u64>())
+            as u64
+    }
+}
+
 /// The slots of all segments from `first` on.
 #[derive(Debug)]
 pub(crate) struct Liveness {
@@ -45,11 +53,19 @@ pub(crate) struct Liveness {
     segments: VecDeque<SegmentSlots>,
     live_bytes: u64,
     live: u64,
+    /// The memory of all segments but the last one.
+    full_bytes: u64,
 }
 
 impl Liveness {
     pub(crate) fn new(first: u32) -> Liveness {
-        Liveness { first, segments: VecDeque::new(), live_bytes: 0, live: 0 }
+        Liveness { first, segments: VecDeque::new(), live_bytes: 0, live: 0, full_bytes: 0 }
+    }
+
+    /// The memory of this table, in bytes: a little more than one for each slot, also for those that
+    /// have ended, until their segment is given up.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.full_bytes + self.segments.back().map_or(0, SegmentSlots::memory_bytes)
     }
 
     /// The lowest segment that is not given up.
@@ -74,6 +90,12 @@ impl Liveness {
 
     /// Adds a segment at the end.
     pub(crate) fn push_segment(&mut self) {
+        if let Some(full) = self.segments.back_mut() {
+            // It gets no more slots. Up to half of its memory is for more of them.
+            full.classes.shrink_to_fit();
+            full.bits.shrink_to_fit();
+            self.full_bytes += full.memory_bytes();
+        }
         self.segments.push_back(SegmentSlots::default());
     }
 
@@ -81,6 +103,9 @@ impl Liveness {
     pub(crate) fn pop_segment(&mut self) {
         let gone = self.segments.pop_front().expect("the lowest segment is known");
         assert_eq!(gone.live, 0, "a segment with live slots is never given up");
+        if !self.segments.is_empty() {
+            self.full_bytes -= gone.memory_bytes();
+        }
         self.first += 1;
     }
 
@@ -190,6 +215,24 @@ mod tests {
             runs.push_run(run, class_of(bytes));
             assert_eq!(format!("{one:?}"), format!("{runs:?}"));
         }
+    }
+
+    #[test]
+    fn a_full_segment_takes_memory_for_its_slots_until_it_is_given_up() {
+        let mut live = Liveness::new(7);
+        live.push_segment();
+        let empty = live.memory_bytes();
+        let slots = 0..100_001_u32;
+        slots.clone().for_each(|_| _ = live.push(100));
+        assert!(live.memory_bytes() > 112_501);
+        live.push_segment();
+        // A byte and a bit for each slot.
+        assert_eq!(live.memory_bytes(), 2 * empty + 100_001 + 8 * 1563);
+        for index in slots {
+            live.kill(Slot { segment: 7, index });
+        }
+        live.pop_segment();
+        assert_eq!(live.memory_bytes(), empty);
     }
 
     #[test]

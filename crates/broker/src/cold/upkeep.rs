@@ -44,8 +44,8 @@ pub(crate) struct Upkeep {
     pass_after: Option<Instant>,
     /// The time between the last pass and the next one.
     pass_rest: Duration,
-    /// The memory of indexes that is in the account.
-    index_bytes: u64,
+    /// The memory of the log's indexes and of its table of slots that is in the account.
+    log_bytes: u64,
 }
 
 /// The progress of a pass over all blocks, which makes some of them cold.
@@ -68,9 +68,10 @@ impl Shared {
     pub(crate) fn upkeep_step(&self, upkeep: &mut Upkeep, now: Millis) -> Step {
         let step = self.cool_or_index(upkeep, now);
         self.note_lag(upkeep.pass.is_cooling && step != Step::Idle);
-        let index_bytes = self.log.as_ref().map_or(0, |log| log.index_memory_bytes());
-        self.memory.add_outside(index_bytes as i64 - upkeep.index_bytes as i64);
-        upkeep.index_bytes = index_bytes;
+        let log_bytes = |log: &Log| log.index_memory_bytes() + log.slots_memory_bytes();
+        let log_bytes = self.log.as_deref().map_or(0, log_bytes);
+        self.memory.add_outside(log_bytes as i64 - upkeep.log_bytes as i64);
+        upkeep.log_bytes = log_bytes;
         step
     }
 
@@ -174,5 +175,44 @@ impl CoolPass {
             self.visited.clear();
         }
         Some(BlockId { segment: next?, number: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use engine::NewJob;
+
+    use super::*;
+    use crate::{Broker, Options};
+
+    const NOW: Millis = Millis(1_000_000);
+
+    #[test]
+    fn the_slots_of_the_log_are_in_the_account() {
+        let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+        let options = Options::without_threads(disk, log::Settings::default());
+        let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+        let session = broker.turn(NOW).open_session(0);
+        let mut upkeep = Upkeep::default();
+        let mut used_bytes = || {
+            broker.shared.upkeep_step(&mut upkeep, NOW);
+            broker.memory_usage().used_bytes
+        };
+        let before = used_bytes();
+        for _ in 0..100 {
+            let mut turn = broker.turn(NOW);
+            for _ in 0..100 {
+                let put = turn.caller(session).put(NewJob::default(), b""[..].into());
+                let id = put.value.expect("there is room");
+                turn.caller(session).finish(id).value.expect("it is ready");
+            }
+            drop(turn);
+            broker.commit_step(NOW).expect("the disk works");
+        }
+        let grown = used_bytes() - before;
+        assert!((11_250..40_000).contains(&grown), "{grown} bytes for 10,000 slots");
+        assert_eq!(used_bytes() - before, grown, "they count once");
     }
 }

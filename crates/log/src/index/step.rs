@@ -145,6 +145,12 @@ impl Log {
         shelf.indexes.values().map(|index| index.memory_bytes()).sum()
     }
 
+    /// The memory of the table of slots in bytes. It grows with the jobs in the log, also with those
+    /// that have ended, until reclaim has freed their segments.
+    pub fn slots_memory_bytes(&self) -> u64 {
+        self.open_batch().live.memory_bytes()
+    }
+
     /// The index of a segment, if it has one.
     pub fn index(&self, segment: u32) -> Option<Arc<SegmentIndex>> {
         self.indexes.shelf().indexes.get(&segment).cloned()
