@@ -159,24 +159,9 @@ impl Cold {
         self.blocks.range(all).map(|(id, _)| *id)
     }
 
-    /// The segments that have cold blocks.
-    fn segments(&self) -> Vec<u32> {
-        let mut segments = Vec::new();
-        let mut next = BlockId { segment: 0, number: 0 };
-        while let Some((id, _)) = self.blocks.range(next..).next() {
-            segments.push(id.segment);
-            next = BlockId { segment: id.segment + 1, number: 0 };
-        }
-        segments
-    }
-
-    /// The segments that can have a job which is not in memory.
-    fn searched_segments(&self) -> Vec<u32> {
-        let mut segments = self.segments();
-        segments.extend(self.damage.lost_segments());
-        segments.sort_unstable();
-        segments.dedup();
-        segments
+    /// Whether a segment has jobs that are not in memory.
+    fn has_absent_jobs_in(&self, segment: u32) -> bool {
+        self.of_segment(segment).next().is_some() || self.damage.has_lost_in(segment)
     }
 
     /// Whether there are jobs that are not in memory.

@@ -129,12 +129,8 @@ impl Damage {
         blocks_of(&self.lost, segment).map(|(_, facts)| u64::from(facts.jobs())).sum()
     }
 
-    /// The segments that have lost blocks.
-    pub(crate) fn lost_segments(&self) -> impl Iterator<Item = u32> {
-        self.segments
-            .keys()
-            .copied()
-            .filter(|segment| blocks_of(&self.lost, *segment).next().is_some())
+    pub(crate) fn has_lost_in(&self, segment: u32) -> bool {
+        blocks_of(&self.lost, segment).next().is_some()
     }
 
     /// The number of lost jobs.
@@ -196,7 +192,7 @@ mod tests {
             expires: false,
         };
         damage.lose(BlockId { segment: 7, number: 3 }, facts);
-        assert!(damage.lost_segments().eq([7]));
+        assert!(damage.has_lost_in(7) && !damage.has_lost_in(8));
         assert_eq!(damage.take_due(Millis(0)).len(), 1);
     }
 }

@@ -97,7 +97,13 @@ impl Shared {
     /// Loads the block of the job with this number, if the job is cold.
     fn load_job(&self, id: JobId, log: &Log, with_core: &mut WithCore<'_>) -> Found {
         let mut found = Found::Nothing;
-        for segment in under_lock(with_core, |core| core.cold.searched_segments()) {
+        // There can be many segments, so this takes the broker's lock only for those that may have the
+        // job. Before the search, the caller has made sure that the job does not become cold.
+        for segment in log.indexed() {
+            let may_have = log.index(segment).is_some_and(|index| index.may_have(id.0));
+            if !may_have || !under_lock(with_core, |core| core.cold.has_absent_jobs_in(segment)) {
+                continue;
+            }
             let find = || log.index(segment).map_or(Ok(None), |index| index.find(id.0));
             // The job is found in the segment even if the index file cannot be written.
             let rebuild = || log.find_in_segment(segment, id.0);
@@ -446,5 +452,60 @@ impl ColdLoad {
             Self::List(list) => Some(list.queue),
             Self::Job(_) | Self::Lost(_) | Self::Wake(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use engine::NewJob;
+
+    use super::*;
+    use crate::{Broker, Options, Turn};
+
+    const NOW: Millis = Millis(1_000_000);
+
+    #[test]
+    fn a_search_asks_the_broker_only_about_segments_that_may_have_the_job() {
+        let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+        let settings = log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
+        let options = Options::without_threads(disk, settings);
+        let options = Options { jobs_bytes_max: Some(0), head_jobs: 1, ..options };
+        let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+        let session = broker.turn(NOW).open_session(0);
+        let put = |turn: &mut Turn<'_>| {
+            let put = turn.caller(session).put(NewJob::default(), b"a body"[..].into());
+            put.value.expect("there is room")
+        };
+        for _ in 0..200 {
+            let mut turn = broker.turn(NOW);
+            (0..100).for_each(|_| _ = put(&mut turn));
+            drop(turn);
+            broker.commit_step(NOW).expect("the disk works");
+            broker.prepare_step().expect("the disk works");
+        }
+        while broker.index_step().expect("the disk works") {}
+        while broker.cool_step(NOW) {}
+        let shared = &*broker.shared;
+        let log = shared.log.as_ref().expect("there is a log");
+        assert!(log.indexed().len() > 3 && broker.cold_jobs() > 10_000);
+        let search = |id: JobId| {
+            let search = broker.turn(NOW).core.cold.waits.for_job(id, session, 0);
+            let mut turns = 0;
+            let with_core: &mut WithCore<'_> = &mut |act| {
+                turns += 1;
+                act(&mut broker.turn(NOW).core);
+            };
+            shared.load_cold(ColdLoad::Job(search), log, &mut shared.reader(), with_core);
+            (turns, broker.turn(NOW).core.engine.slot(id).is_ok())
+        };
+        let (turns, is_found) = search(JobId(10_000));
+        assert!(turns <= 5 && is_found, "{turns} turns");
+        let mut turn = broker.turn(NOW);
+        let ended = put(&mut turn);
+        turn.caller(session).finish(ended).value.expect("it is ready");
+        drop(turn);
+        assert_eq!(search(ended), (2, false), "the beginning and the end of the search");
     }
 }

@@ -121,12 +121,19 @@ impl SegmentIndex {
         reader.is_empty().then_some(rows).ok_or_else(damaged)
     }
 
+    /// Whether a block may have the job with this id. Reads no file.
+    pub fn may_have(&self, id: u64) -> bool {
+        self.fence_of(id).is_some()
+    }
+
+    fn fence_of(&self, id: u64) -> Option<&Fence> {
+        let after = self.fences.partition_point(|fence| fence.last < id);
+        self.fences.get(after).filter(|fence| fence.first <= id)
+    }
+
     /// The number of the block that has the job with this id. `None`: no block has it.
     pub fn find(&self, id: u64) -> Result<Option<u32>, IndexError> {
-        let after = self.fences.partition_point(|fence| fence.last < id);
-        let Some(fence) = self.fences.get(after).filter(|fence| fence.first <= id) else {
-            return Ok(None);
-        };
+        let Some(fence) = self.fence_of(id) else { return Ok(None) };
         let bytes = self.piece(fence.place)?;
         let mut reader = Reader(&bytes);
         let (mut at, mut block) = (0u64, 0u64);
