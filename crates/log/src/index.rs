@@ -9,12 +9,14 @@
 //! says which list a job is in, and what its key is ([`Classify`]). So the owner can keep only the
 //! summary of a block in memory, and read its rows when it needs them.
 //!
-//! Modules: `codec` (numbers and rows as bytes), `build` (reads a segment), `file` (the sections of
-//! the file), `reader` (reads blocks), `step` (writes index files in the background).
+//! Modules: `codec` (numbers and rows as bytes), `build` (reads a segment), `packed` (the rows of a
+//! build), `file` (the sections of the file), `reader` (reads blocks), `step` (writes index files in the
+//! background).
 
 pub(crate) mod build;
 pub(crate) mod codec;
 pub(crate) mod file;
+mod packed;
 pub(crate) mod reader;
 pub(crate) mod step;
 #[cfg(all(test, feature = "fault"))]

@@ -2,9 +2,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 
+use common::resident_bytes_max;
 use lineshaft_log::{Log, Meta, PosixDisk, QueueRef, Restored, Settings, Sync};
 
 const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"mails" };
@@ -20,13 +23,6 @@ fn open(folder: &Path, restore: &mut dyn FnMut(Restored<'_>)) -> Log {
 
 fn meta(id: u64, options: &[u8]) -> Meta<'_> {
     Meta { id, priority: 1, ttr: 60, created_ms: 1, due_ms: 0, state: 0, options }
-}
-
-/// The most memory that this process has used so far.
-fn resident_bytes_max() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, SegmentHeader};
 use crate::index::codec::{RowWriter, put_difference, put_number};
 use crate::index::file::{Changed, Fence, IndexFact, Outline, Tables, encode, encode_others, sum};
+use crate::index::packed::PackedRows;
 use crate::index::reader::SegmentIndex;
 use crate::index::{
     BLOCK_ROWS, BlockSummary, Classify, IndexError, LIST_ROWS_MIN, OwnedRow, Place,
@@ -78,8 +79,7 @@ pub(crate) struct Built {
     outline: Outline,
     tables: Tables,
     pieces: Vec<u8>,
-    /// All rows, in the order of their slots.
-    rows: Vec<OwnedRow>,
+    rows: PackedRows,
     /// The slot indexes of the rows of all blocks, one block after the other.
     order: Vec<u32>,
 }
@@ -111,8 +111,8 @@ impl Built {
 
     /// The number of the block that has the job with this id.
     pub(crate) fn find(&self, id: u64) -> Option<u32> {
-        let mut order = self.order.iter().map(|&index| self.rows[index as usize].id);
-        let mut place = order.position(|other| other == id)?;
+        let mut rows = self.rows.reader();
+        let mut place = self.order.iter().position(|&index| rows.row(index).id == id)?;
         let blocks = (0..).zip(&self.tables.blocks);
         for (number, block) in blocks {
             let Some(behind) = place.checked_sub(block.rows as usize) else { return Some(number) };
@@ -127,7 +127,8 @@ impl Built {
         let start = before.iter().map(|block| block.rows as usize).sum::<usize>();
         let len = self.tables.blocks.get(number as usize)?.rows as usize;
         let order = &self.order[start..start + len];
-        Some(order.iter().map(|&index| self.rows[index as usize].clone()).collect())
+        let mut rows = self.rows.reader();
+        Some(order.iter().map(|&index| rows.row(index)).collect())
     }
 }
 
@@ -138,9 +139,9 @@ pub(crate) fn build(
     pace: Pace<'_>,
 ) -> Result<Built, IndexError> {
     let name = segment_name(sealed.header.number);
-    let mut walk = Walk::new(sealed, pace);
+    let mut walk = Walk::new(sealed, classify, pace);
     walk.groups(sealed, &name)?;
-    walk.finish(classify).map_err(|what| IndexError::damaged(&name, what))
+    walk.finish().map_err(|what| IndexError::damaged(&name, what))
 }
 
 /// The position and the value of a fact.
@@ -151,18 +152,23 @@ type Keyed = ((u64, u64), u32);
 
 /// What is known of the segment after some of its groups.
 struct Walk<'a> {
+    classify: Classify,
     pace: Pace<'a>,
     outline: Outline,
     tables: Tables,
-    rows: Vec<OwnedRow>,
+    rows: PackedRows,
     /// The queue of each row.
     queues: Vec<u32>,
+    /// The rows of each list of each queue.
+    lists: BTreeMap<(u32, u8), Vec<Keyed>>,
+    /// The rows of an entry, and their queues, until the length of their body is known.
+    of_entry: Vec<(u32, OwnedRow)>,
     changes: SlotMap<Changed>,
     facts: HashMap<Box<[u8]>, FactValue>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(sealed: Sealed<'_>, pace: Pace<'a>) -> Walk<'a> {
+    fn new(sealed: Sealed<'_>, classify: Classify, pace: Pace<'a>) -> Walk<'a> {
         let outline = Outline {
             segment: sealed.header,
             end: sealed.end.0,
@@ -177,11 +183,14 @@ impl<'a> Walk<'a> {
             id_limit: (Position(0), 0),
         };
         Walk {
+            classify,
             pace,
             outline,
             tables: Tables::default(),
-            rows: Vec::with_capacity(sealed.slots),
+            rows: PackedRows::new(sealed.header.number),
             queues: Vec::with_capacity(sealed.slots),
+            lists: BTreeMap::new(),
+            of_entry: Vec::new(),
             changes: SlotMap::default(),
             facts: HashMap::new(),
         }
@@ -223,7 +232,8 @@ impl<'a> Walk<'a> {
         for (position, entry) in group.entries() {
             let rows_before = self.rows.len();
             self.entry(&entry?, position)?;
-            self.pace.worked(1 + self.rows.len() - rows_before);
+            // Each row is read, and added to its list.
+            self.pace.worked(1 + 2 * (self.rows.len() - rows_before));
             count += 1;
         }
         (count == header.count).then_some(()).ok_or("the number of entries")
@@ -247,13 +257,16 @@ impl<'a> Walk<'a> {
             }
             EntryKind::Put | EntryKind::Copy => {
                 let mut fault = None;
-                let from = self.rows.len();
                 let body = entry.for_each_slot(|stored| {
                     fault = fault.or(self.slot(position, entry, &stored).err());
                 });
                 let body_len = body.ok_or(CONTENTS)?.len() as u32;
-                self.rows[from..].iter_mut().for_each(|row| row.body_len = body_len);
                 fault.map_or(Ok(()), Err)?;
+                let mut rows = std::mem::take(&mut self.of_entry);
+                for (queue, row) in rows.drain(..) {
+                    self.add(queue, &OwnedRow { body_len, ..row });
+                }
+                self.of_entry = rows;
             }
             EntryKind::Finish => {
                 for slot in entry.finished_slots().ok_or(CONTENTS)? {
@@ -309,11 +322,14 @@ impl<'a> Walk<'a> {
             Some((run, last)) if *last == class => *run += 1,
             _ => self.tables.classes.push((1, class)),
         }
-        self.queues.push(stored.queue);
-        self.rows.push(OwnedRow {
+        let end = position.0 + entry.bytes as u64;
+        if Position(end).segment() != position.segment() {
+            return Err("an entry that is too long");
+        }
+        let row = OwnedRow {
             slot: Slot { segment: position.segment(), index: self.outline.slots },
             entry_at: position.offset() as u32,
-            position: Position(position.0 + entry.bytes as u64),
+            position: Position(end),
             // The caller sets it for all slots of the entry.
             body_len: 0,
             id: meta.id,
@@ -323,9 +339,20 @@ impl<'a> Walk<'a> {
             due_ms: meta.due_ms,
             state: meta.state,
             options: meta.options.into(),
-        });
+        };
+        self.of_entry.push((stored.queue, row));
         self.outline.slots += 1;
         Ok(())
+    }
+
+    /// Adds a row of a queue.
+    fn add(&mut self, queue: u32, row: &OwnedRow) {
+        if let Some(class) = (self.classify)(&row.meta()) {
+            let list = self.lists.entry((queue, class.list)).or_default();
+            list.push((class.key, row.slot.index));
+        }
+        self.queues.push(queue);
+        self.rows.push(row);
     }
 
     fn kill(&mut self, slot: Slot) -> Result<(), &'static str> {
@@ -340,7 +367,7 @@ impl<'a> Walk<'a> {
         older.then_some(()).ok_or("a job is named before it was written")
     }
 
-    fn finish(mut self, classify: Classify) -> Result<Built, &'static str> {
+    fn finish(mut self) -> Result<Built, &'static str> {
         self.tables.kills.sort_unstable();
         if self.tables.kills.is_sorted_by(|a, b| a < b) {
             self.tables.changes = self.changes.drain().collect();
@@ -349,53 +376,51 @@ impl<'a> Walk<'a> {
             let facts = facts.map(|(key, (position, value))| IndexFact { position, key, value });
             self.tables.facts = facts.collect();
             self.tables.facts.sort_unstable_by_key(|fact| fact.position);
-            Ok(self.blocks(classify))
+            Ok(self.blocks())
         } else {
             Err("a job was ended twice")
         }
     }
 
     /// Cuts the rows into blocks.
-    fn blocks(mut self, classify: Classify) -> Built {
-        let pace = self.pace;
+    fn blocks(mut self) -> Built {
+        let (classify, pace, mut lists) = (self.classify, self.pace, self.lists);
         let salt = self.outline.segment.salt;
         let segment = self.outline.segment.number;
-        let mut lists: BTreeMap<(u32, u8), Vec<Keyed>> = BTreeMap::new();
-        for (index, (row, &queue)) in self.rows.iter().zip(&self.queues).enumerate() {
-            pace.worked(1);
-            if let Some(class) = classify(&row.meta()) {
-                lists.entry((queue, class.list)).or_default().push((class.key, index as u32));
-            }
-        }
         lists.retain(|_, list| list.len() >= LIST_ROWS_MIN);
-        let rows = self.rows;
-        let mut is_in_block = vec![false; rows.len()];
-        let mut order = Vec::new();
+        // With more memory than they need, the largest tables would double the memory of a build.
+        let listed: usize = lists.values().map(Vec::len).sum();
+        let mut order = Vec::with_capacity(listed);
+        let mut ids: Vec<(u64, u32)> = Vec::with_capacity(listed);
+        let mut is_in_block = vec![false; self.rows.len()];
         let mut pieces = Vec::new();
-        let mut ids: Vec<(u64, u32)> = Vec::new();
+        let mut reader = self.rows.reader();
         for (list, mut keys) in lists {
             keys.sort_unstable();
             for keys in keys.chunks(BLOCK_ROWS) {
                 pace.worked(keys.len());
-                let block = || keys.iter().map(|&(_, index)| &rows[index as usize]);
+                let rows: Vec<OwnedRow> =
+                    keys.iter().map(|&(_, index)| reader.row(index)).collect();
                 let start = pieces.len();
                 let mut writer = RowWriter::new(segment);
-                block().for_each(|row| writer.write(&mut pieces, row));
+                for row in &rows {
+                    writer.write(&mut pieces, row);
+                }
                 let place = place_of(salt, &pieces, start);
                 let number = self.tables.blocks.len() as u32;
-                self.tables.blocks.extend(BlockSummary::of(list, block(), classify, place));
-                ids.extend(block().map(|row| (row.id, number)));
+                self.tables.blocks.extend(BlockSummary::of(list, &rows, classify, place));
+                ids.extend(rows.iter().map(|row| (row.id, number)));
                 for &(_, index) in keys {
                     is_in_block[index as usize] = true;
                 }
                 order.extend(keys.iter().map(|&(_, index)| index));
             }
         }
-        let others = self.queues.iter().zip(&rows).zip(is_in_block);
+        let others = (0..).zip(&self.queues).zip(is_in_block);
         let others = others.filter(|(_, is_in_block)| !is_in_block);
-        let others = others.map(|((&queue, row), _)| {
+        let others = others.map(|((index, &queue), _)| {
             pace.worked(1);
-            (queue, row)
+            (queue, reader.row(index))
         });
         self.tables.others = encode_others(segment, others);
         ids.sort_unstable();
@@ -412,7 +437,7 @@ impl<'a> Walk<'a> {
             let (first, last) = (list[0].0, list[list.len() - 1].0);
             self.tables.fences.push(Fence { first, last, place });
         }
-        Built { outline: self.outline, tables: self.tables, pieces, rows, order }
+        Built { outline: self.outline, tables: self.tables, pieces, rows: self.rows, order }
     }
 }
 

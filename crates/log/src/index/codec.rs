@@ -125,20 +125,24 @@ fn put_len(options: usize, body_len: u32) -> u64 {
     padded(ENTRY_HEAD_BYTES + META_BYTES + options + body_len as usize) as u64
 }
 
-/// Writes rows one after the other.
-#[derive(Debug)]
-pub(crate) struct RowWriter<'a> {
-    before: Option<&'a OwnedRow>,
-    first: OwnedRow,
+/// The fields of a row that the next row is compared with.
+fn without_options(row: &OwnedRow) -> OwnedRow {
+    OwnedRow { options: Box::default(), ..*row }
 }
 
-impl<'a> RowWriter<'a> {
-    pub(crate) fn new(segment: u32) -> RowWriter<'a> {
-        RowWriter { before: None, first: before(segment) }
+/// Writes rows one after the other.
+#[derive(Debug)]
+pub(crate) struct RowWriter {
+    before: OwnedRow,
+}
+
+impl RowWriter {
+    pub(crate) fn new(segment: u32) -> RowWriter {
+        RowWriter { before: before(segment) }
     }
 
-    pub(crate) fn write(&mut self, buffer: &mut Vec<u8>, row: &'a OwnedRow) {
-        let before = self.before.unwrap_or(&self.first);
+    pub(crate) fn write(&mut self, buffer: &mut Vec<u8>, row: &OwnedRow) {
+        let before = &self.before;
         let start = buffer.len();
         buffer.push(0);
         let mut bits = 0;
@@ -183,7 +187,7 @@ impl<'a> RowWriter<'a> {
             }
         }
         buffer[start] = bits;
-        self.before = Some(row);
+        self.before = without_options(row);
     }
 }
 
@@ -243,7 +247,7 @@ impl RowReader {
             state,
             options,
         };
-        self.before = row.clone();
+        self.before = without_options(&row);
         Some(row)
     }
 }

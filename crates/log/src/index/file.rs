@@ -109,15 +109,15 @@ pub(crate) fn sum(salt: u64, at: u64, bytes: &[u8]) -> u32 {
 }
 
 /// The section of the rows that are in no block. Each row has the number of its queue.
-pub(crate) fn encode_others<'a>(
+pub(crate) fn encode_others(
     segment: u32,
-    rows: impl IntoIterator<Item = (u32, &'a OwnedRow)>,
+    rows: impl IntoIterator<Item = (u32, OwnedRow)>,
 ) -> Vec<u8> {
     let mut section = Vec::new();
     let mut writer = RowWriter::new(segment);
     for (queue, row) in rows {
         put_number(&mut section, queue.into());
-        writer.write(&mut section, row);
+        writer.write(&mut section, &row);
     }
     section
 }

@@ -87,7 +87,7 @@ fn sample() -> (Outline, Tables, Vec<u8>) {
             (slot(SEGMENT, 70), Changed { update: None, count }),
         ],
         facts: vec![IndexFact { position, key: b"key".as_slice().into(), value: Box::default() }],
-        others: encode_others(SEGMENT, others.iter().map(|row| (1, row))),
+        others: encode_others(SEGMENT, others.iter().map(|row| (1, row.clone()))),
         blocks: BlockSummary::of((0, 0), listed, classify, place).into_iter().collect(),
         fences: vec![Fence { first: 1000, last: 1069, place: ids }],
     };

@@ -124,6 +124,13 @@ fn check_summary(summary: &BlockSummary, rows: &[OwnedRow]) {
     assert!(rows.iter().all(|row| slots.contains(&row.slot.index)));
 }
 
+/// The most memory that this process has used so far.
+pub fn resident_bytes_max() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
+}
+
 pub fn settings(sync: Sync) -> Settings {
     Settings { segment_bytes: 256 << 10, sync, ..Settings::default() }
 }
