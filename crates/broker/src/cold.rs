@@ -258,7 +258,7 @@ impl Core {
 
     /// Whether the records of jobs take more memory than the limit. `is_cooling`: than seven
     /// eighths of it.
-    fn has_too_many_jobs(&self, is_cooling: bool) -> bool {
+    pub(crate) fn has_too_many_jobs(&self, is_cooling: bool) -> bool {
         let Some(max) = self.cold.bytes_max else { return false };
         self.engine.record_bytes() > if is_cooling { max - max / 8 } else { max }
     }

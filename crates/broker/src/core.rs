@@ -13,7 +13,7 @@ use crate::cold::Cold;
 use crate::ledger::locations::Locations;
 use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
-use crate::reclaim::Rescue;
+use crate::reclaim::{Rescue, Rewrite};
 use crate::replication::RestoredState;
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
@@ -35,6 +35,7 @@ pub(crate) struct Core {
     /// How far the wall clock is ahead of the engine's time, according to the log.
     pub(crate) logged_ahead_ms: i64,
     pub(crate) rescue: Rescue,
+    pub(crate) rewrite: Rewrite,
     pub(crate) bodies: Bodies,
     pub(crate) cold: Cold,
     /// During a start of a cluster's node: what the log says about its place.
@@ -64,6 +65,7 @@ impl Core {
             outgoing: Vec::new(),
             logged_ahead_ms: 0,
             rescue: Rescue::default(),
+            rewrite: Rewrite::default(),
             bodies: Bodies::default(),
             cold: Cold::default(),
             restored: None,
@@ -281,6 +283,7 @@ impl Owner for Mover<'_> {
             self.locations.set_stored(slot, false);
             self.bodies.note_fresh(slot, engine::JobId(id), body.bytes().len());
         }
+        self.locations.set_changed(slot, false);
     }
 }
 

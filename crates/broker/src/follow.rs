@@ -284,6 +284,7 @@ impl<'a> Applier<'a> {
                     let read = meta::counters(counters).ok_or_else(|| self.differs("counters"))?;
                     core.engine.apply_counters(slot, read);
                     self.log.count_now(now_ms, log_slot, counters);
+                    core.ledger.locations.set_changed(slot, true);
                 }
             }
             Fact::Finish(ids) => {
@@ -362,6 +363,7 @@ impl<'a> Applier<'a> {
         let (_, queue) = queue_ref(&core.engine, slot);
         self.log.update(self.group.time_ms, location.log_slot, queue, meta);
         core.ledger.locations.set(slot, location);
+        core.ledger.locations.set_changed(slot, true);
         gathering.state.update(id, core.job_hash(slot));
         core.note_fresh(&Record::Update(slot, id));
         Ok(())

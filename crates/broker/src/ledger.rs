@@ -498,6 +498,7 @@ impl Ledger {
         let meta = options.meta(&facts);
         location.after = journal.update(engine.now().0, location.log_slot, queue, &meta, body_len);
         let after = location.after;
+        self.locations.set_changed(slot, true);
         self.note_queue(number, after, engine);
     }
 
@@ -507,6 +508,7 @@ impl Ledger {
         let facts = engine.facts(slot);
         let counters = meta::counters_bytes(&facts.counters);
         journal.count(engine.now().0, facts.id, location.log_slot, &counters);
+        self.locations.set_changed(slot, true);
     }
 
     fn write_finish(
@@ -637,6 +639,10 @@ impl Ledger {
         let is_stored = |slot: &JobSlot| self.locations.get(*slot).is_some_and(Location::is_stored);
         let stored = self.locations.slots().filter(is_stored).count() as u64;
         assert_eq!(stored, self.locations.stored());
+        let is_changed =
+            |slot: &JobSlot| self.locations.get(*slot).is_some_and(Location::is_changed);
+        let changed = self.locations.slots().filter(is_changed).count() as u64;
+        assert_eq!(changed, self.locations.changed());
         for slot in self.locations.slots() {
             assert_eq!(is_stored(&slot), !engine.is_resident(slot), "where the body of a job is");
         }

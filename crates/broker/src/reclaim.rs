@@ -1,6 +1,8 @@
 //! The steps of the reclaim thread: which work comes next, and the broker's part of a copy.
 
 mod rescue;
+mod rewrite;
+mod written;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +16,7 @@ use crate::core::Mover;
 use crate::step_thread::Step;
 
 pub(crate) use rescue::Rescue;
+pub(crate) use rewrite::Rewrite;
 
 impl Shared {
     pub(crate) fn look_at_disk(&self, now: Millis) {
@@ -82,7 +85,7 @@ impl Shared {
         let mut unfinished = lock(&self.reclaim_slice);
         if unfinished.is_none() {
             if !log.reclaim_wanted() {
-                return Ok(false);
+                return self.rewrite_step(log, now);
             }
             // The step can take long if it must read, so shorter rests begin before it.
             self.reclaim_rests.fetch_min(log.reclaim_lag(), Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use engine::crons::{CronState, CronTable};
 use engine::policy::Rules;
-use engine::{Engine, JobBody, Status};
+use engine::{Engine, JobBody, JobSlot, Status};
 use log::Restored;
 
 use crate::BrokerError;
@@ -15,9 +15,10 @@ use crate::replication::ClusterError;
 impl Core {
     pub(crate) fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
         match restored {
-            Restored::Job { slot, entry_at, position, queue, meta, counters, body } => {
+            Restored::Job { slot, entry_at, position, queue, meta, counters, is_changed, body } => {
                 let place = (slot, entry_at, position);
-                self.restore_job(place, queue, &meta, counters, (&body, false))?;
+                let job = self.restore_job(place, queue, &meta, counters, (&body, false))?;
+                self.ledger.locations.set_changed(job, is_changed);
             }
             Restored::Block { block, summary, queue, rows }
                 if self.cold.restores_block_of(queue) =>
@@ -44,7 +45,7 @@ impl Core {
         meta: &log::Meta<'_>,
         counters: Option<&[u8]>,
         (body, stays_stored): (&log::RestoredBody<'_>, bool),
-    ) -> Result<(), BrokerError> {
+    ) -> Result<JobSlot, BrokerError> {
         let (facts, tags) = meta::facts(meta, counters)?;
         let is_stored = !Engine::needs_body(tags)
             && (stays_stored || self.restores_stored(queue, facts.state, body.len()));
@@ -62,7 +63,7 @@ impl Core {
         if let (Some(restored), Some(hash)) = (&mut self.restored, hash) {
             restored.note_job(facts.id, hash);
         }
-        Ok(())
+        Ok(slot)
     }
 
     /// Restores one fact from the log. Ignores facts of newer versions. Fails for the place of a

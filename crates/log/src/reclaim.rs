@@ -327,9 +327,9 @@ impl Log {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).unreadable
     }
 
-    /// Writes a live job of the unreadable segment to the end of the log, with the owner's body.
-    /// Does nothing if the job has ended. The caller must hold the owner's lock. Returns false if
-    /// there is no room now.
+    /// Writes a live job to the end of the log, with the owner's body: a job of the unreadable segment, or
+    /// one that needs a slot whose entry has all its changes. Does nothing if the job has ended. The
+    /// caller must hold the owner's lock. Returns false if there is no room now.
     pub fn rescue<'b>(
         &self,
         now_ms: u64,

@@ -22,12 +22,17 @@ pub(crate) struct Location {
     is_stored: bool,
     /// Its body came into memory after the last sweep of its page.
     is_recent: bool,
+    /// It has changed since the entry of its slot. So it cannot become cold before it has another slot.
+    is_changed: bool,
+    /// It has not changed since the last [`Locations::sweep_changed`] of its page.
+    is_calm: bool,
 }
 
 impl Location {
     /// The location of a job. `is_stored`: the job's body is only in the log.
     pub(crate) fn new(log_slot: Slot, entry_at: u32, after: Mark, is_stored: bool) -> Self {
-        Self { log_slot, after, entry_at, is_stored, is_recent: true }
+        let (is_recent, is_changed, is_calm) = (true, false, false);
+        Self { log_slot, after, entry_at, is_stored, is_recent, is_changed, is_calm }
     }
 
     /// The location of a new job.
@@ -37,6 +42,15 @@ impl Location {
 
     pub(crate) fn is_stored(&self) -> bool {
         self.is_stored
+    }
+
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Whether the job has changed since the entry of its slot, but not for a while.
+    pub(crate) fn needs_slot(&self) -> bool {
+        self.is_changed && self.is_calm
     }
 
     /// Whether the file has the entry with the body. The log writes whole groups. So if it has
@@ -54,6 +68,8 @@ pub(crate) struct Locations {
     count: u64,
     /// Number of jobs whose body is only in the log.
     stored: u64,
+    /// Number of jobs that have changed since the entries of their slots.
+    changed: u64,
 }
 
 #[derive(Debug)]
@@ -62,6 +78,8 @@ struct Page {
     live: usize,
     /// The number of jobs whose body is only in the log.
     stored: usize,
+    /// The number of jobs that have changed since the entries of their slots.
+    changed: usize,
 }
 
 fn split(slot: JobSlot) -> (usize, usize) {
@@ -96,6 +114,7 @@ impl Locations {
             locations: vec![None; PAGE_LEN].into(),
             live: 0,
             stored: 0,
+            changed: 0,
         });
         let before = page.locations[inside].replace(location);
         assert!(before.is_none(), "a new job has no location yet");
@@ -103,6 +122,42 @@ impl Locations {
         self.count += 1;
         page.stored += usize::from(location.is_stored);
         self.stored += u64::from(location.is_stored);
+        page.changed += usize::from(location.is_changed);
+        self.changed += u64::from(location.is_changed);
+    }
+
+    /// Notes that an entry was written about a change of a job, or that the job has a new slot, whose
+    /// entry has all changes.
+    pub(crate) fn set_changed(&mut self, slot: JobSlot, is_changed: bool) {
+        let (page, inside) = split(slot);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return };
+        let Some(location) = &mut page.locations[inside] else { return };
+        page.changed = page.changed + usize::from(is_changed) - usize::from(location.is_changed);
+        self.changed = self.changed + u64::from(is_changed) - u64::from(location.is_changed);
+        (location.is_changed, location.is_calm) = (is_changed, false);
+    }
+
+    /// Number of jobs that have changed since the entries of their slots.
+    pub(crate) fn changed(&self) -> u64 {
+        self.changed
+    }
+
+    /// The jobs of a page that had changed before the last call for this page, and not since then.
+    pub(crate) fn sweep_changed(&mut self, page: usize) -> Vec<JobSlot> {
+        let Some(Some(swept)) = self.pages.get_mut(page) else { return Vec::new() };
+        let mut found = Vec::new();
+        if swept.changed == 0 {
+            return found;
+        }
+        for (inside, location) in swept.locations.iter_mut().enumerate() {
+            let Some(location) = location.as_mut().filter(|location| location.is_changed) else {
+                continue;
+            };
+            if std::mem::replace(&mut location.is_calm, true) {
+                found.push(JobSlot((page * PAGE_LEN + inside) as u32));
+            }
+        }
+        found
     }
 
     /// Stores whether the body of a job is only in the log.
@@ -152,6 +207,8 @@ impl Locations {
         self.count -= 1;
         page.stored -= usize::from(location.is_stored);
         self.stored -= u64::from(location.is_stored);
+        page.changed -= usize::from(location.is_changed);
+        self.changed -= u64::from(location.is_changed);
         if page.live == 0 && number != 0 {
             self.pages[number] = None;
         }
@@ -186,5 +243,29 @@ impl Locations {
             let taken = locations.filter(|(_, location)| location.is_some());
             taken.map(move |(inside, _)| JobSlot((number * PAGE_LEN + inside) as u32))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_needs_a_slot_when_it_has_not_changed_between_two_sweeps() {
+        let (mut locations, slot) = (Locations::default(), JobSlot(3));
+        let log_slot = Slot { segment: 1, index: 0 };
+        locations.set(slot, Location::new(log_slot, 0, Mark::default(), false));
+        assert!(locations.sweep_changed(0).is_empty() && locations.changed() == 0);
+        for _ in 0..2 {
+            locations.set_changed(slot, true);
+            assert!(locations.sweep_changed(0).is_empty(), "it has just changed");
+            assert_eq!(locations.sweep_changed(0), [slot]);
+        }
+        assert!(locations.changed() == 1 && locations.get(slot).is_some_and(Location::needs_slot));
+        locations.set_changed(slot, false);
+        assert!(locations.sweep_changed(0).is_empty() && locations.changed() == 0);
+        locations.set_changed(slot, true);
+        locations.remove(slot);
+        assert_eq!(locations.changed(), 0);
     }
 }

@@ -10,6 +10,7 @@ mod keys;
 mod listing;
 mod lists;
 mod moves;
+mod rewrite;
 mod unreadable;
 
 use std::sync::{Arc, Mutex};

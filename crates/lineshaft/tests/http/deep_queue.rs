@@ -13,6 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use testkit::client::Client;
 
 use crate::Site;
@@ -94,6 +95,42 @@ fn a_queue_can_have_far_more_jobs_than_the_memory() {
     let mut client = connect(&site);
     assert_eq!(client.reserve(0).unwrap(), None);
     assert_eq!(client.stats("stats").unwrap()["total-jobs"], JOBS.to_string());
+}
+
+/// The jobs of the next test. Their bodies are much longer than the entry of a change, so that changes
+/// make too little garbage for reclaim.
+const GIVEN_BACK: u64 = 100_000;
+
+#[test]
+fn jobs_that_workers_give_back_leave_the_memory_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [
+        ("LINESHAFT_MEMORY_JOBS", "4MiB"),
+        ("LINESHAFT_MEMORY_BODIES", "4MiB"),
+        ("LINESHAFT_DATA_SEGMENT_SIZE", "4MiB"),
+    ];
+    let start = || Site::start_with(folder.path(), &["--data", "d", "--sync", "never"], &settings);
+    let mut site = start();
+    let body = "x".repeat(1000);
+    exchange(&site, 1..=GIVEN_BACK, |id, requests, replies| {
+        let _ = write!(requests, "put 0 0 600 1000\r\n{body}\r\n");
+        let _ = write!(replies, "INSERTED {id}\r\n");
+    });
+    exchange(&site, 1..=GIVEN_BACK, |id, requests, replies| {
+        let _ = write!(requests, "reserve-with-timeout 0\r\nrelease {id} 0 36000\r\n");
+        let _ = write!(replies, "RESERVED {id} 1000\r\n{body}\r\nRELEASED\r\n");
+    });
+    let most_are_cold = |site: &Site| {
+        let page = Page::read(&site.get("/metrics").body);
+        (page.value("lineshaft_cold_jobs") as u64 > GIVEN_BACK / 2).then_some(())
+    };
+    wait_for("most jobs to be cold", || most_are_cold(&site));
+    site.server.signal(Signal::KILL);
+    site.server.wait();
+    let site = start();
+    wait_for("most jobs to be cold after a restart", || most_are_cold(&site));
+    let stats = connect(&site).stats("stats-tube default").unwrap();
+    assert_eq!(stats["current-jobs-delayed"], GIVEN_BACK.to_string());
 }
 
 /// Requests that name a job work wherever the job is.

@@ -571,6 +571,7 @@ impl<'a> Replay<'a> {
             queue: &self.segments[(named_in - self.tail.first) as usize].names[queue as usize],
             meta,
             counters: newer.map(|(_, counters)| counters),
+            is_changed: update.is_some() || newer.is_some(),
             body,
         })
     }

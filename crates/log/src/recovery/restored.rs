@@ -33,6 +33,9 @@ pub enum Restored<'a> {
         meta: Meta<'a>,
         /// The counters of the newest COUNT entry, if this entry is newer than `meta`.
         counters: Option<&'a [u8]>,
+        /// Whether the job has changed since the entry that made the slot: `meta` or `counters` come from
+        /// a later entry. So no index describes the job before it has a new slot.
+        is_changed: bool,
         /// The body.
         body: RestoredBody<'a>,
     },

@@ -480,6 +480,7 @@ impl Remains {
         let queue = name.map_or_else(|| Cow::Owned(substitute()), |name| Cow::Borrowed(&name[..]));
         self.salvage.report.jobs += 1;
         let counters = count.map(|(_, counters)| &counters[..]);
+        let is_changed = update.is_some() || counters.is_some();
         restore(Restored::Job {
             slot,
             entry_at,
@@ -487,6 +488,7 @@ impl Remains {
             queue: &queue,
             meta,
             counters,
+            is_changed,
             body: RestoredBody::here(body, None),
         });
     }
