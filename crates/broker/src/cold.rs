@@ -85,6 +85,8 @@ pub(crate) struct Cold {
     pub(crate) applying: bool,
     /// See [`crate::Options::head_jobs`].
     head_jobs: usize,
+    /// Memory is full, so the jobs at the heads of queues become cold, too.
+    is_short: bool,
     /// During a start: the policies. The engine gets them only after the jobs.
     at_start: Option<StartRules>,
 }
@@ -117,6 +119,11 @@ impl Cold {
     /// Whether jobs can become cold.
     pub(crate) fn is_on(&self) -> bool {
         self.bytes_max.is_some()
+    }
+
+    /// So many jobs at the head of each list stay in memory.
+    fn jobs_at_head(&self) -> usize {
+        if self.is_short { 0 } else { self.head_jobs }
     }
 
     /// Sets the policies for the start. `None`: the start has ended.
@@ -326,7 +333,9 @@ impl Core {
         let Some(queue) = self.engine.own_queue_id(queue) else { return false };
         match state_of(list) {
             State::Delayed => true,
-            state => self.engine.count(JobList { queue, state }) as usize > self.cold.head_jobs,
+            state => {
+                self.engine.count(JobList { queue, state }) as usize > self.cold.jobs_at_head()
+            }
         }
     }
 
@@ -358,7 +367,8 @@ impl Core {
         if let Some(list) = slots.first().map(|slot| self.engine.list_of(*slot)) {
             slots.retain(|slot| self.engine.list_of(*slot) == list);
         }
-        if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, self.cold.head_jobs) {
+        let head = self.cold.jobs_at_head();
+        if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, head) {
             return Cooled::NotNow;
         }
         let Some(block) = self.engine.cool(&slots) else { return Cooled::NotNow };

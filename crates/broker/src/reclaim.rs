@@ -29,7 +29,9 @@ impl Shared {
     pub(crate) fn reclaim_if_wanted(&self, now: Millis) -> Step {
         self.look_at_disk(now);
         match self.reclaim_step(now) {
-            Ok(true) if self.reclaim_hurries() => Step::WorkedInHaste,
+            Ok(true) if self.reclaim_hurries() || self.memory.memory().is_full() => {
+                Step::WorkedInHaste
+            }
             Ok(true) => Step::Worked,
             Ok(false) => Step::Idle,
             // The broker continues, and `Broker::reclaim_error` reports the error.
@@ -66,14 +68,22 @@ impl Shared {
         let Some(log) = &self.log else { return Ok(false) };
         // Turns do this, too. But perhaps no client comes.
         self.write_owed(now);
-        let done = self.reclaim_some(log, now);
+        let mut rewrites = false;
+        let done = self.reclaim_some(log, now, &mut rewrites);
+        self.loads.hold_cold(rewrites && self.memory.memory().is_full());
         // Clients rest only for a reclaim that makes progress.
         let rests = if matches!(done, Ok(true)) { log.reclaim_lag() } else { 0 };
         self.reclaim_rests.store(rests, Ordering::Relaxed);
         done
     }
 
-    fn reclaim_some(&self, log: &Log, now: Millis) -> Result<bool, ReclaimError> {
+    /// `rewrites` tells whether the work was to write changed jobs again.
+    fn reclaim_some(
+        &self,
+        log: &Log,
+        now: Millis,
+        rewrites: &mut bool,
+    ) -> Result<bool, ReclaimError> {
         self.rescue_again_if_due(log, now);
         if let Some(segment) = log.unreadable_segment() {
             let done = self.rescue_step(log, segment, now);
@@ -85,7 +95,9 @@ impl Shared {
         let mut unfinished = lock(&self.reclaim_slice);
         if unfinished.is_none() {
             if !log.reclaim_wanted() {
-                return self.rewrite_step(log, now);
+                let done = self.rewrite_step(log, now);
+                *rewrites = matches!(done, Ok(true));
+                return done;
             }
             // The step can take long if it must read, so shorter rests begin before it.
             self.reclaim_rests.fetch_min(log.reclaim_lag(), Ordering::Relaxed);

@@ -112,6 +112,8 @@ struct State {
     searches: BTreeMap<u64, Search>,
     /// A thread searches now.
     is_searching: bool,
+    /// See [`Loads::hold_cold`].
+    holds_cold: bool,
     /// The last cold jobs were those of a list, so a search is next.
     search_is_next: bool,
     /// The last work was for a line of bodies, so the next work is for cold jobs.
@@ -214,6 +216,11 @@ impl State {
 
     /// The next cold jobs. Lists and searches take turns, so that neither waits for all the others.
     fn next_cold(&mut self) -> Option<ColdLoad> {
+        if self.holds_cold {
+            // The jobs of these sessions are there already.
+            let is_wake = matches!(self.lists.front(), Some(ColdLoad::Wake(_)));
+            return if is_wake { self.lists.pop_front() } else { None };
+        }
         let load = if self.search_is_next {
             self.next_search().or_else(|| self.next_list())
         } else {
@@ -336,6 +343,16 @@ impl Loads {
 
     pub(crate) fn add_cold(&self, load: ColdLoad) {
         self.change(|state| state.add_cold(load));
+    }
+
+    /// Lets the threads load no cold jobs, or load them again. While memory is full, the loads wait for
+    /// the jobs that are written again. Otherwise clients could bring jobs into memory, and change them,
+    /// faster than changed jobs can become cold.
+    pub(crate) fn hold_cold(&self, holds: bool) {
+        let held = std::mem::replace(&mut self.state().holds_cold, holds);
+        if held && !holds {
+            self.changed.notify_all();
+        }
     }
 
     /// Removes a search that no session waits for any more, if no thread has begun it.
@@ -699,6 +716,20 @@ mod tests {
         state.end(Some(queue));
         state.next.push_back(Some(queue));
         assert!(matches!(state.take(), Some(Work::Cold(_))), "new bodies do not come first");
+    }
+
+    #[test]
+    fn cold_jobs_that_are_held_wait_but_not_the_sessions_whose_jobs_are_there() {
+        let mut state = State::default();
+        let list = JobList { queue: QueueId(1), state: engine::State::Ready };
+        state.add_cold(ColdLoad::List(list));
+        state.holds_cold = true;
+        assert!(state.take().is_none());
+        state.add_cold(ColdLoad::Wake(list));
+        assert!(matches!(state.take(), Some(Work::Cold(ColdLoad::Wake(_)))));
+        assert!(state.take().is_none());
+        state.holds_cold = false;
+        assert!(matches!(state.take(), Some(Work::Cold(ColdLoad::List(_)))));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod ahead;
 mod corners;
 mod expiry;
 mod faults;
+mod full;
 mod keys;
 mod listing;
 mod lists;
