@@ -213,6 +213,10 @@ impl Session {
         let Answer { value, after } = turn.caller(self.id).take(patience);
         match value {
             Take::Granted(handout) => reply::reserved(&handout, after, outbox),
+            // A take that waits gets nothing only at the limit of memory, if the client holds many jobs.
+            Take::Nothing(_) if patience != Patience::None => {
+                outbox.reply(after, reply::OUT_OF_MEMORY);
+            }
             Take::Nothing(_) => outbox.reply(after, reply::TIMED_OUT),
             Take::DeadlineSoon => outbox.reply(after, reply::DEADLINE_SOON),
             Take::Waiting => self.waiting = Waiting::Job,
@@ -375,6 +379,7 @@ fn refused(refusal: Refusal, log_full: &'static [u8]) -> &'static [u8] {
     match refusal {
         Refusal::NotFound => reply::NOT_FOUND,
         Refusal::LogFull => log_full,
+        Refusal::MemoryFull => reply::OUT_OF_MEMORY,
     }
 }
 

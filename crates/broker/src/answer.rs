@@ -49,6 +49,10 @@ pub enum Refusal {
     /// The log has no room for the change. Finishing jobs makes room.
     #[error("the log has no room")]
     LogFull,
+    /// The limit of memory is reached, and the session holds many jobs. It must finish some before it
+    /// takes another one.
+    #[error("the limit of memory is reached")]
+    MemoryFull,
 }
 
 impl From<NotFound> for Refusal {

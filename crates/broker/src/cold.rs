@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use engine::policy::{Policy, Rules, parent_name};
 use engine::{
-    BlockFacts, BlockSlot, Body, Engine, JobBody, JobId, JobList, JobSlot, Need, Obstacle, QueueId,
-    State,
+    BlockFacts, BlockSlot, Body, Choice, Engine, GrabOrder, JobBody, JobId, JobList, JobSlot, Need,
+    Obstacle, QueueId, State,
 };
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow, RestoredRows};
 
@@ -205,10 +205,10 @@ impl Caller<'_> {
     /// log, or behind more expired jobs than one slice of work can end. The broker then loads the job,
     /// and sends [`Event::Loaded`]. Until that event, the session must make no other request.
     pub fn is_at_hand(&mut self, need: Need<'_>) -> bool {
-        let core = &mut *self.core;
-        if !core.engine.needs_sweeps() {
+        if !self.core.engine.needs_sweeps() || self.is_refused_for(need) {
             return true;
         }
+        let core = &mut *self.core;
         let obstacle = core.engine.clear_way(self.session, need, &mut core.effects);
         core.apply_effects();
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
@@ -224,6 +224,26 @@ impl Caller<'_> {
             }
         }
         false
+    }
+
+    /// Whether the take that has this need would be refused: see [`Caller::must_finish_first`]. Then no
+    /// job is loaded for it.
+    fn is_refused_for(&self, need: Need<'_>) -> bool {
+        match need {
+            Need::Watched => self.must_finish_first(Choice::Watched),
+            Need::Registered | Need::Sleep => {
+                self.must_finish_first(Choice::Registered(GrabOrder::NewestFirst))
+            }
+            Need::Used(_) | Need::Queue(_) => false,
+        }
+    }
+
+    /// Whether the session must finish some of the jobs that it holds before this take gets another one.
+    /// So it is while memory is full, if it holds many, and the take may get a job of a queue with cold
+    /// jobs. Without this, a session that finishes nothing could bring a whole queue into memory.
+    pub(crate) fn must_finish_first(&self, choice: Choice<'_>) -> bool {
+        self.shared.memory.memory().is_full()
+            && self.core.engine.holds_many_beside_cold(self.session, choice)
     }
 
     /// Like [`Caller::is_at_hand`], for a submit with this key into this queue, or for a search for

@@ -81,7 +81,7 @@ impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::NotFound => Self::NotFound,
-            Refusal::LogFull => Self::Full,
+            Refusal::LogFull | Refusal::MemoryFull => Self::Full,
         }
     }
 }

@@ -135,6 +135,11 @@ pub const SERVING_REST_MS: u64 = 1;
 /// Milliseconds until the engine checks again whether its chores may continue.
 pub const HELD_CHORES_REST_MS: u64 = 5;
 
+/// A session that holds so many jobs gets no other one beside cold jobs while memory is full. Leased jobs
+/// stay in memory, at about 200 bytes each. So with this limit, they take about as much memory as a
+/// busy connection. Clients that take some jobs ahead do not notice it.
+pub const FULL_MEMORY_LEASES: usize = 64;
+
 /// The owner of the engine must put no job while there are this many jobs. The engine counts jobs with
 /// 32 bits: with more, each queue would need another cache line. A put makes at most a few hundred jobs,
 /// so there is room for those of puts that were admitted together.

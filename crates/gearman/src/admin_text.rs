@@ -123,7 +123,7 @@ impl Session {
             // COMPAT(gearmand): a limit of an unknown function has no effect, but the reply is
             // `OK`; case text-maxqueue-unknown-function-ok.
             Ok(()) | Err(Refusal::NotFound) => OK.to_vec(),
-            Err(Refusal::LogFull) => LOG_FULL.to_vec(),
+            Err(Refusal::LogFull | Refusal::MemoryFull) => LOG_FULL.to_vec(),
         })
     }
 }

@@ -191,7 +191,9 @@ impl Session {
             Err(Refusal::NotFound) => reply::fail(outbox, after, denial),
             // This happens only if a failed job must be buried and the log has no room. Then the
             // worker still holds the job.
-            Err(Refusal::LogFull) => reply::fail(outbox, after, reply::QUEUE_ERROR),
+            Err(Refusal::LogFull | Refusal::MemoryFull) => {
+                reply::fail(outbox, after, reply::QUEUE_ERROR);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests commands that need a cold job. A load ends only when a test calls `load`, so other clients
 //! can act during the load.
 
+use broker::limits::FULL_MEMORY_LEASES;
 use lineshaft_beanstalk::MAX_JOB_SIZE_DEFAULT;
 use testkit::dialect::world;
 
@@ -169,4 +170,28 @@ fn a_pause_during_a_load_keeps_the_job() {
     assert_eq!(after_load(&mut world, a), "");
     world.advance(2_000);
     assert_eq!(after_load(&mut world, a), "RESERVED 1 5\r\nbody1\r\n");
+}
+
+#[test]
+fn at_the_limit_of_memory_a_client_that_holds_many_jobs_must_finish_one_first() {
+    let (mut world, [a, b]) = cold();
+    let held = FULL_MEMORY_LEASES - 1;
+    world.say(a, "use other\r\nwatch other\r\nignore default\r\n");
+    let puts = world.say(a, &"put 0 0 60 1\r\nx\r\n".repeat(held));
+    let taken = world.say(a, &"reserve-with-timeout 0\r\n".repeat(held));
+    assert_eq!((puts.matches("INSERTED").count(), taken.matches("RESERVED").count()), (held, held));
+    world.say(a, "watch default\r\nignore other\r\n");
+    world.broker.set_memory_limit(Some(1));
+    assert_eq!(world.say(a, "reserve\r\n"), "");
+    assert_eq!(after_load(&mut world, a), "RESERVED 1 5\r\nbody1\r\n");
+    let sent = "reserve-with-timeout 0\r\nreserve-with-timeout 9\r\nreserve\r\n";
+    let replies = "TIMED_OUT\r\nOUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\n";
+    assert_eq!(world.say(a, sent), replies);
+    assert_eq!(world.say(a, "reserve-job 3\r\n"), "");
+    assert_eq!(after_load(&mut world, a), "OUT_OF_MEMORY\r\n");
+    assert_eq!(world.say(b, "reserve\r\n"), "", "a client without a job gets one");
+    assert_eq!(after_load(&mut world, b), "RESERVED 2 5\r\nbody2\r\n");
+    let deleted = world.say(a, "delete 1\r\nreserve\r\n");
+    let taken = after_load(&mut world, a);
+    assert_eq!(deleted + &taken, "DELETED\r\nRESERVED 3 5\r\nbody3\r\n");
 }

@@ -47,7 +47,8 @@ impl Caller<'_> {
     /// exist, it is created, and stays when it is empty. If the name is an alias, or the limit of
     /// queues is reached, no queue is created, and the read finds no item. A wait ends with
     /// [`crate::Event::Granted`], with [`crate::Event::Peeked`] for a peek, or with
-    /// [`crate::Event::TimedOut`].
+    /// [`crate::Event::TimedOut`]. At the limit of memory, an open read of a session that holds many
+    /// items finds no item, if the queue has cold items.
     pub fn read(
         &mut self,
         queue: &[u8],
@@ -60,6 +61,9 @@ impl Caller<'_> {
         }
         if !self.shared.admits_queue(self.core, queue) {
             return Answer::new(Ok(Take::Nothing(None)), self.core.ledger.after_gone());
+        }
+        if self.must_finish_first(Choice::Queue(queue, how)) {
+            return Answer::at_once(Ok(Take::Nothing(None)));
         }
         let taken =
             self.core.take(self.session, Choice::Queue(queue, how), patience, |core, queue| {

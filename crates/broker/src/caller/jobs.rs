@@ -154,8 +154,13 @@ impl Caller<'_> {
         waited
     }
 
-    /// Takes the best job of the watched queues.
+    /// Takes the best job of the watched queues. At the limit of memory, a session that holds many jobs
+    /// gets no other one of a queue with cold jobs: the answer is [`Take::Nothing`] at once.
     pub fn take(&mut self, patience: Patience) -> Answer<Take> {
+        if self.must_finish_first(Choice::Watched) {
+            let is_soon = self.core.engine.deadline_is_soon(self.session);
+            return Answer::at_once(if is_soon { Take::DeadlineSoon } else { Take::Nothing(None) });
+        }
         self.core.take(self.session, Choice::Watched, patience, |core, _| {
             core.ledger.after_queues(core.engine.watched(self.session))
         })
@@ -163,6 +168,9 @@ impl Caller<'_> {
 
     /// Takes this ready, delayed or buried job from any queue, even a paused one.
     pub fn take_job(&mut self, id: JobId) -> Answer<Result<Handout, Refusal>> {
+        if self.must_finish_first(Choice::Job(id)) {
+            return Answer::at_once(Err(Refusal::MemoryFull));
+        }
         let core = &mut *self.core;
         // If the job is buried or delayed, the take ends this state. The log must store this
         // change, which needs room.

@@ -1,7 +1,7 @@
 //! Workers, as in Gearman. A worker registers for queues, sleeps until a job wakes it, takes jobs,
 //! and reports on them.
 
-use engine::{Body, Choice, GrabOrder, Handout, JobId, News, NotFound, Patience, Tags, Take};
+use engine::{Body, Choice, GrabOrder, Handout, JobId, Need, News, NotFound, Patience, Tags, Take};
 
 use super::holds_logged;
 use crate::{Answer, Caller, Position, Refusal};
@@ -45,10 +45,16 @@ impl Caller<'_> {
     }
 
     /// Takes the next job of the registered queues, if any. If the worker was asleep, it is now
-    /// awake.
+    /// awake. At the limit of memory, a worker that holds many jobs gets no other one while jobs are cold.
     pub fn take_registered(&mut self, order: GrabOrder) -> Answer<Option<Assignment<'_>>> {
-        let core = &mut *self.core;
         let choice = Choice::Registered(order);
+        let must_finish = self.must_finish_first(choice);
+        let core = &mut *self.core;
+        if must_finish {
+            core.engine.decline(self.session, &mut core.effects);
+            core.apply_effects();
+            return Answer::at_once(None);
+        }
         let taken = core.take(self.session, choice, Patience::None, |_, _| Position::NONE);
         let Answer { value: Take::Granted(handout), after } = taken else {
             return Answer::at_once(None);
@@ -62,6 +68,12 @@ impl Caller<'_> {
     /// Puts a worker to sleep, if there is no job for it. Returns whether the worker sleeps now.
     /// [`crate::Event::WorkToDo`] will wake a sleeping worker.
     pub fn sleep(&mut self) -> bool {
+        let must_finish = self.must_finish_first(Choice::Registered(GrabOrder::NewestFirst));
+        if must_finish && self.core.engine.missing(self.session, Need::Sleep).is_some() {
+            // Its sleep would load a job that it must not take. As beside a job in memory, it stays awake:
+            // nothing would wake it when it has finished its jobs.
+            return false;
+        }
         self.core.engine.sleep(self.session)
     }
 

@@ -1,11 +1,13 @@
 //! What a request needs before it can run: the next job must be in memory, and no expired job may
 //! be in front of it.
 
-use super::Engine;
+use super::{Choice, Engine};
 use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
 use crate::jobs::{JobList, State};
-use crate::queues::ReadyKey;
+use crate::limits::FULL_MEMORY_LEASES;
+use crate::queues::{Queue, ReadyKey};
+use crate::sessions::ReadMode;
 
 /// What a request needs in memory.
 #[derive(Copy, Clone, Debug)]
@@ -133,6 +135,35 @@ impl Engine {
     fn queue_to_read(&self, name: &[u8]) -> Option<QueueId> {
         let is_alias = |id| self.policy_of(id).is_some_and(|policy| !policy.alias.is_empty());
         self.queue_id(name).filter(|id| !is_alias(*id))
+    }
+
+    /// Whether this session holds [`FULL_MEMORY_LEASES`] jobs, and would hold another one after this
+    /// take, of a queue with cold jobs. Leased jobs stay in memory, and what is taken makes room for
+    /// loads. So while memory is full, the owner refuses such a take. Other sessions can always take
+    /// jobs: so a full server can be emptied.
+    pub fn holds_many_beside_cold(&self, session: SessionId, choice: Choice<'_>) -> bool {
+        let holds_many = || self.sessions[session].leases().len() >= FULL_MEMORY_LEASES;
+        if self.jobs.blocks().is_empty() || !holds_many() {
+            return false;
+        }
+        let may_load = |queue: &Queue| queue.cold().is_some_and(|cold| cold.has_waiting());
+        match choice {
+            Choice::Watched => {
+                let watched = self.sessions[session].watched();
+                self.stocked(watched).any(|queue| may_load(&self.queues[queue]))
+            }
+            // A worker can be registered for thousands of queues.
+            Choice::Registered(_) => true,
+            Choice::Queue(name, ReadMode::Open { .. }) => {
+                self.queue_to_read(name).is_some_and(|queue| may_load(&self.queues[queue]))
+            }
+            // The session does not hold the item.
+            Choice::Queue(_, ReadMode::Finish | ReadMode::Peek) => false,
+            Choice::Job(id) => {
+                let queue = self.slot(id).ok().map(|slot| &self.queues[self.jobs[slot].queue()]);
+                queue.is_none_or(|queue| queue.cold().is_some())
+            }
+        }
     }
 
     /// The list whose next job is cold, if a request of this session needs that job. Then the

@@ -140,7 +140,7 @@ impl Engine {
             self.remove_from_list(slot);
             return Take::Granted(self.lease(slot, session, None, effects));
         }
-        if self.sessions[session].margin_begins().is_some_and(|margin| margin <= self.now) {
+        if self.deadline_is_soon(session) {
             return Take::DeadlineSoon;
         }
         let Some(until) = self.patience_ends(patience) else { return Take::Nothing(None) };
@@ -148,6 +148,11 @@ impl Engine {
         let ticket = self.line_up(session, &watched);
         self.sessions[session].return_watched(watched);
         self.wait(session, Waiting::Job { ticket, until })
+    }
+
+    /// Whether the deadline of a job that the session holds is less than a second away.
+    pub fn deadline_is_soon(&self, session: SessionId) -> bool {
+        self.sessions[session].margin_begins().is_some_and(|margin| margin <= self.now)
     }
 
     /// Removes expired jobs at the heads of the queues that this session watches.

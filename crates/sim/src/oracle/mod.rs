@@ -43,6 +43,9 @@ use crate::Checked;
 use crate::protocol::Protocol;
 use crate::workload::OTHER_NAME;
 
+/// A client that holds so many jobs can get no other one at the limit of memory.
+const FULL_MEMORY_LEASES: u32 = 64;
+
 /// The record of the run so far. It contains only facts that later checks need.
 #[derive(Debug)]
 pub(crate) struct Oracle {
@@ -77,6 +80,8 @@ struct Stream {
     used: String,
     /// The names that the client watches.
     watched: Vec<String>,
+    /// The number of jobs that the client has got, and may hold.
+    taken: u32,
 }
 
 impl Stream {
@@ -178,8 +183,8 @@ impl Oracle {
         self.jobs.settled(now);
     }
 
-    /// Notes that the server can lack the memory for another queue. Then a request for an item can
-    /// fail to create the queue.
+    /// Notes that the server can lack memory. Then a request for an item can fail to create the queue,
+    /// and a client that holds many jobs may have to finish some before it gets another one.
     pub(crate) fn memory_is_limited(&mut self) {
         self.items.memory_is_limited = true;
     }
@@ -205,6 +210,7 @@ impl Oracle {
             pending: VecDeque::new(),
             used: "default".to_owned(),
             watched: vec!["default".to_owned()],
+            taken: 0,
         };
         self.conns.insert(conn, stream);
     }
@@ -333,6 +339,8 @@ impl Oracle {
         let stream = self.conns.get_mut(&reply_end.conn).expect("it was just there");
         let jobs = &mut self.jobs;
         let word = reply.word.as_str();
+        let must_finish = self.items.memory_is_limited && stream.taken >= FULL_MEMORY_LEASES;
+        stream.taken += u32::from(word == "RESERVED");
         match (&pending.request, word) {
             (Request::Use(name), "USING") => stream.used = real_name(name),
             (Request::Watch(name), "WATCHING") if !stream.watched.contains(name) => {
@@ -382,6 +390,7 @@ impl Oracle {
                     now,
                 );
             }
+            (Request::Reserve { .. }, "TIMED_OUT" | "OUT_OF_MEMORY") if must_finish => {}
             (Request::Reserve { timeout: Some(0) }, "TIMED_OUT") if !pending.waited => {
                 return jobs.check_nothing_ready(&stream.watched_queues(), now);
             }

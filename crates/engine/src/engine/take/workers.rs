@@ -198,6 +198,16 @@ impl Engine {
         true
     }
 
+    /// A worker has looked for a job, and must not take one now. If a job has woken the worker, that job
+    /// wakes another one.
+    pub fn decline(&mut self, session: SessionId, effects: &mut Effects) {
+        self.meter.begin_request();
+        let woken_for = self.sessions[session].worker_mut().and_then(Worker::look);
+        if let Some(queue) = woken_for {
+            self.pass_wake_on(queue, effects);
+        }
+    }
+
     /// Removes the time limit of the last job that a worker got, because the worker begins to
     /// sleep. If the worker no longer holds the job, nothing changes. The original gearmand also
     /// stops the timer of a connection that sleeps (case `pre-sleep-lifts-the-time-limit`).
