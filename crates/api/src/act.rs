@@ -19,8 +19,9 @@ pub(crate) mod sessions;
 use axum::body::Body;
 use axum::response::Response;
 use broker::{Answer, PutRefusal, Refusal};
-use http_api::{ReceiveError, Received, Sender, Unread, answer, complete, read_body};
+use http_api::{ReceiveError, Received, Sender, Unread, answer, complete, read_body, read_parts};
 use hyper::StatusCode;
+use hyper::body::Bytes;
 use hyper::http::Extensions;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,14 +48,29 @@ async fn receive(
     has_room: impl FnMut(usize) -> bool,
 ) -> Result<Received, Problem> {
     let unread = extensions.get::<Unread>().cloned().unwrap_or_else(Unread::without_broker);
-    read_body(body, bytes_max, Sender::Client, &unread, has_room).await.map_err(|error| {
-        let kind = match error {
-            ReceiveError::NoRoom => return PutRefusal::MemoryFull.into(),
-            ReceiveError::TooLong(_) => ProblemKind::TooLong,
-            ReceiveError::Slow | ReceiveError::Broken => ProblemKind::BadRequest,
-        };
-        Problem::new(kind, error.to_string())
-    })
+    read_body(body, bytes_max, Sender::Client, &unread, has_room).await.map_err(not_received)
+}
+
+/// Reads the body of a request part by part, and keeps nothing.
+async fn receive_parts(
+    body: Body,
+    bytes_max: usize,
+    mut take: impl FnMut(Bytes),
+) -> Result<(), Problem> {
+    let take = |part| {
+        take(part);
+        Ok(())
+    };
+    read_parts(body, bytes_max, Sender::Client, take).await.map_err(not_received)
+}
+
+fn not_received(error: ReceiveError) -> Problem {
+    let kind = match error {
+        ReceiveError::NoRoom => return PutRefusal::MemoryFull.into(),
+        ReceiveError::TooLong(_) => ProblemKind::TooLong,
+        ReceiveError::Slow | ReceiveError::Broken => ProblemKind::BadRequest,
+    };
+    Problem::new(kind, error.to_string())
 }
 
 /// Reads the JSON of a request. An empty body counts as an empty object.

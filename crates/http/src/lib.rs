@@ -35,6 +35,6 @@ pub use door::{Door, DoorError, DoorSession, SessionKind, between_turns};
 pub use metrics::{ProcessFacts, QueueTimes, RequestTimes, escaped_name};
 pub use overview::{Overview, QueueNames, health_router, metrics_router};
 pub use peer::{Peer, sha256};
-pub use received::{ReceiveError, Received, Sender, read_body};
+pub use received::{ReceiveError, Received, Sender, read_body, read_parts};
 pub use starting::{PassOn, RefuseMetrics, StartState, Starting};
 pub use unread::Unread;

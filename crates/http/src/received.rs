@@ -110,27 +110,44 @@ pub async fn read_body(
     unread: &Unread,
     mut has_room: impl FnMut(usize) -> bool,
 ) -> Result<Received, ReceiveError> {
-    let began = Instant::now();
     // A body that is too long is refused for that reason.
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if !has_room(announced.min(bytes_max)) {
         return Err(ReceiveError::NoRoom);
     }
-    let mut body = Limited::new(body, bytes_max);
     let mut received = Received { bytes: Vec::new(), counted: 0, unread: unread.clone() };
+    let add = |part: Bytes| {
+        let growth = received.growth(part.len());
+        if growth > 0 && !has_room(growth) {
+            return Err(ReceiveError::NoRoom);
+        }
+        received.add(&part);
+        Ok(())
+    };
+    read_parts(body, bytes_max, sender, add).await?;
+    Ok(received)
+}
+
+/// Reads the body of a request like [`read_body`], but passes each part to `take`, and keeps nothing.
+pub async fn read_parts(
+    body: Body,
+    bytes_max: usize,
+    sender: Sender,
+    mut take: impl FnMut(Bytes) -> Result<(), ReceiveError>,
+) -> Result<(), ReceiveError> {
+    let began = Instant::now();
+    let mut body = Limited::new(body, bytes_max);
+    let mut bytes = 0;
     loop {
-        let left = sender.time_max(received.bytes.len()).saturating_sub(began.elapsed());
+        let left = sender.time_max(bytes).saturating_sub(began.elapsed());
         let next = tokio::time::timeout(left.min(PART_TIME_MAX), body.frame()).await;
         match next.map_err(|_| ReceiveError::Slow)? {
-            None => return Ok(received),
+            None => return Ok(()),
             Some(Ok(frame)) => {
                 // Ignore trailers.
-                if let Some(part) = frame.data_ref() {
-                    let growth = received.growth(part.len());
-                    if growth > 0 && !has_room(growth) {
-                        return Err(ReceiveError::NoRoom);
-                    }
-                    received.add(part);
+                if let Ok(part) = frame.into_data() {
+                    bytes += part.len();
+                    take(part)?;
                 }
             }
             Some(Err(error)) if error.is::<LengthLimitError>() => {

@@ -2,7 +2,6 @@
 //! `Idempotency-Key`, the second one changes nothing, and gets the response of the first one. The
 //! keys are only in memory: they last one hour, and not beyond a restart.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,7 +25,7 @@ const BYTES_MAX: usize = 16 << 20;
 const MEMORY_SHARE: u64 = 16;
 
 /// The name of the client, and the key that it gave.
-type Key = (Arc<str>, Arc<str>);
+pub(super) type Key = (Arc<str>, Arc<str>);
 
 /// Limit of requests with a key that run at a time. They do not end with their connections, so the
 /// limit of connections does not limit them.
@@ -73,6 +72,23 @@ struct Known {
 }
 
 impl Once {
+    /// Whether another request had this key, and was not refused.
+    pub(crate) fn knows(&self, api: &Api, key: &Key) -> bool {
+        let door = &api.setup.door;
+        self.change(door, |kept| kept.knows(key, door.now()))
+    }
+
+    /// The response to a request whose key is known. `asked`: see [`Once::run`].
+    pub(crate) fn again(&self, api: &Api, key: &Key, asked: [u8; 32]) -> Result<Response, Problem> {
+        let door = &api.setup.door;
+        let reply = self.change(door, |kept| kept.find(key, asked, door.now()))?;
+        // The first request was refused while the body of this one came, or its key was forgotten.
+        reply.map(replayed).ok_or_else(|| {
+            let why = "the first request with this `Idempotency-Key` has just ended; try again";
+            Problem::new(ProblemKind::IdempotencyBusy, why)
+        })
+    }
+
     /// Runs a request, if it is the first one with this key. `asked` is the SHA-256 of all bytes of
     /// the request that matter. The request continues even if the client disconnects, because the
     /// client will send it again.
@@ -90,10 +106,7 @@ impl Once {
         let permit = self.running.clone().try_acquire_owned().map_err(busy)?;
         let door = api.setup.door.clone();
         if let Some(reply) = self.change(&door, |kept| kept.begin(&key, asked, door.now()))? {
-            let mut response = reply.response();
-            let replayed = HeaderName::from_static("idempotency-replayed");
-            response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
-            return Ok(response);
+            return Ok(replayed(reply));
         }
         let running = Running { once: self.clone(), key: Some(key) };
         let done = tokio::spawn(async move {
@@ -125,6 +138,14 @@ impl Once {
     }
 }
 
+/// The response with the reply to an earlier request.
+fn replayed(reply: PutReply) -> Response {
+    let mut response = reply.response();
+    let name = HeaderName::from_static("idempotency-replayed");
+    response.headers_mut().insert(name, HeaderValue::from_static("true"));
+    response
+}
+
 /// A request that runs. If it puts nothing, its key is free again.
 struct Running {
     once: Once,
@@ -151,34 +172,47 @@ impl Drop for Running {
 }
 
 impl Kept {
-    /// Begins a request with this key. Returns the response if the request is complete already.
-    fn begin(
+    /// Whether there is a request with this key. It runs, or is complete.
+    fn knows(&mut self, (client, key): &Key, now: Millis) -> bool {
+        self.forget_old(now);
+        self.clients.get(client).is_some_and(|of_client| of_client.requests.contains_key(key))
+    }
+
+    /// The reply to the request with this key. `None`: there is no request with it.
+    fn find(
         &mut self,
         (client, key): &Key,
         asked: [u8; 32],
         now: Millis,
     ) -> Result<Option<PutReply>, Problem> {
         self.forget_old(now);
-        let known = self.clients.entry(client.clone()).or_default().requests.entry(key.clone());
-        match known {
-            Entry::Occupied(known) if known.get().asked != asked => {
-                let why = "an earlier request had the same `Idempotency-Key`, but another path or \
-                    body; use a new key for each request";
-                Err(Problem::new(ProblemKind::IdempotencyMismatch, why))
-            }
-            Entry::Occupied(known) => match &known.get().reply {
-                None => {
-                    let why =
-                        "the first request with this `Idempotency-Key` is not done; try again";
-                    Err(Problem::new(ProblemKind::IdempotencyBusy, why))
-                }
-                Some(reply) => Ok(Some(reply.clone())),
-            },
-            Entry::Vacant(place) => {
-                place.insert(Box::new(Known { asked, reply: None }));
-                Ok(None)
-            }
+        let known = self.clients.get(client).and_then(|of_client| of_client.requests.get(key));
+        let Some(known) = known else { return Ok(None) };
+        if known.asked != asked {
+            let why = "an earlier request had the same `Idempotency-Key`, but another path or body; \
+                use a new key for each request";
+            return Err(Problem::new(ProblemKind::IdempotencyMismatch, why));
         }
+        if known.reply.is_none() {
+            let why = "the first request with this `Idempotency-Key` is not done; try again";
+            return Err(Problem::new(ProblemKind::IdempotencyBusy, why));
+        }
+        Ok(known.reply.clone())
+    }
+
+    /// Begins a request with this key. Returns the reply if the request is complete already.
+    fn begin(
+        &mut self,
+        key: &Key,
+        asked: [u8; 32],
+        now: Millis,
+    ) -> Result<Option<PutReply>, Problem> {
+        let reply = self.find(key, asked, now)?;
+        if reply.is_none() {
+            let of_client = self.clients.entry(key.0.clone()).or_default();
+            of_client.requests.insert(key.1.clone(), Box::new(Known { asked, reply: None }));
+        }
+        Ok(reply)
     }
 
     fn keep(&mut self, (client, key): &Key, reply: &PutReply, now: Millis, bytes_max: usize) {

@@ -7,12 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::policy::Unsent;
 use broker::{Body, JobId, NewJob, Position, PutRefusal};
-use http_api::{DoorSession, SessionKind, answer, complete, sha256};
+use http_api::{DoorSession, SessionKind, answer, complete};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
+use ring::digest::{Context, SHA256};
 
-use super::{parse_json, receive};
+use super::once::Key;
+use super::{parse_json, receive, receive_parts};
 use crate::access::{PREFIX, Principal};
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind, as_json};
@@ -127,11 +129,25 @@ pub(crate) async fn post_jobs(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
+    let bytes_max = api.setup.body_bytes_max;
+    let key = idempotency_key(&head.headers)?;
+    let key = key.map(|key| -> Key { (principal.name.clone(), key.into()) });
+    if let Some(key) = key.as_ref().filter(|key| api.act.once.knows(&api, key)) {
+        // Only the sum of the body is needed, so the reply comes also while the memory is full. Without it, the
+        // client would not learn that the job was put.
+        let mut sum = Sum::begin(&head);
+        receive_parts(body, bytes_max, |part| sum.add(&part)).await?;
+        return api.act.once.again(&api, key, sum.end());
+    }
     // As in the other protocols, the body of a put is received only if it fits into the memory.
     let has_room = |bytes| api.turn().admits_body(bytes);
-    let mut received = receive(body, &head.extensions, api.setup.body_bytes_max, has_room).await?;
+    let mut received = receive(body, &head.extensions, bytes_max, has_room).await?;
     let jobs = parse_jobs(&head, received.bytes())?;
-    let named = idempotency_key(&head.headers)?.map(|key| (key, sum(&head, received.bytes())));
+    let named = key.map(|key| {
+        let mut sum = Sum::begin(&head);
+        sum.add(received.bytes());
+        (key, sum.end())
+    });
     // The jobs have copies of their bodies, and can wait for the log. They stay in the account of memory
     // until they are put.
     received.replace(jobs.bytes());
@@ -142,17 +158,34 @@ pub(crate) async fn post_jobs(
     };
     match named {
         None => Ok(work.await?.response()),
-        Some((key, asked)) => {
-            api.act.once.run(&api, (principal.name, key.into()), asked, work).await
-        }
+        Some((key, asked)) => api.act.once.run(&api, key, asked, work).await,
     }
 }
 
 /// The SHA-256 of all bytes of a request that matter.
-fn sum(head: &Parts, body: &[u8]) -> [u8; 32] {
-    let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-    let uri = head.uri.to_string();
-    sha256(&[uri.as_bytes(), b"\n", kind, b"\n", body].concat())
+struct Sum(Context);
+
+impl Sum {
+    /// Begins with the head of the request. The body follows.
+    fn begin(head: &Parts) -> Sum {
+        let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+        let uri = head.uri.to_string();
+        let mut sum = Sum(Context::new(&SHA256));
+        for part in [uri.as_bytes(), b"\n", kind, b"\n"] {
+            sum.add(part);
+        }
+        sum
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn end(self) -> [u8; 32] {
+        let mut sum = [0; 32];
+        sum.copy_from_slice(self.0.finish().as_ref());
+        sum
+    }
 }
 
 /// The name that the client gave this request.

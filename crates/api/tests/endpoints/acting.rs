@@ -267,6 +267,23 @@ fn a_request_with_the_same_key_changes_nothing_again() {
 }
 
 #[test]
+fn a_put_that_is_sent_again_gets_its_reply_although_the_memory_is_full() {
+    let world = World::open();
+    let send =
+        |key: &str, body: &[u8]| world.post_as("/queues/q/jobs", &[("idempotency-key", key)], body);
+    let first = send("k", b"x");
+    assert_eq!(first.status, 201, "{first:?}");
+    world.broker.set_memory_limit(Some(1));
+    let again = send("k", b"x");
+    assert_eq!((again.status, &again.body), (201, &first.body), "{again:?}");
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    let other = send("k", b"y");
+    assert_eq!((other.status, kind(&other)), (422, "idempotency-mismatch".to_owned()));
+    let new = send("l", b"x");
+    assert_eq!((new.status, kind(&new)), (507, "memory-full".to_owned()));
+}
+
+#[test]
 fn keys_are_in_the_account_of_memory_and_take_a_part_of_the_limit() {
     let world = World::open();
     let used = || world.broker.memory_usage().used_bytes;
