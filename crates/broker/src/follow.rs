@@ -1,6 +1,7 @@
 //! Applies the groups of a leader to the folder and the engine of a follower.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use engine::crons::{CronState, CronTable};
 use engine::policy::Rules;
@@ -62,8 +63,11 @@ pub enum ApplyError {
 pub struct Applied {
     /// The place of the node after the group.
     pub at: At,
-    /// The factor by which the owner should rest longer than the call took: see [`crate::Turn::rests`].
+    /// The factor by which the owner should rest longer than the turn took: see [`crate::Turn::rests`].
     pub rests: u32,
+    /// How long the turn took. While the call waits for the lock, or reads cold jobs, the owner is slow
+    /// anyway, and needs no rest for that.
+    pub turn_time: Duration,
 }
 
 impl Broker {
@@ -91,6 +95,7 @@ impl Broker {
             NotLoaded::Damaged(id) => ApplyError::Damaged(id.0),
         });
         let mut turn = self.turn(Millis(0));
+        let began = Instant::now();
         let core = &mut *turn.core;
         core.cold.applying = false;
         loaded?;
@@ -107,8 +112,9 @@ impl Broker {
         core.ledger.appended = true;
         let rests = turn.rests();
         drop(turn);
+        let turn_time = began.elapsed();
         self.set_clock_step();
-        Ok(Applied { at, rests })
+        Ok(Applied { at, rests, turn_time })
     }
 }
 

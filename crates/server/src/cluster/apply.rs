@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use broker::{Applied, ApplyError, Broker};
 use replica::group::SealedGroup;
@@ -120,9 +120,8 @@ fn apply(broker: &Broker, group: &SealedGroup) -> Result<Duration, ClusterFailur
     }
     let mut is_told = false;
     loop {
-        let began = Instant::now();
         match broker.apply(group) {
-            Ok(Applied { rests, .. }) => return Ok((began.elapsed() * rests).min(REST_MAX)),
+            Ok(Applied { rests, turn_time, .. }) => return Ok((turn_time * rests).min(REST_MAX)),
             Err(error @ (ApplyError::Full(_) | ApplyError::Unread(_))) => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!("this node falls behind: {error}");
