@@ -238,6 +238,16 @@ impl Node {
         self.setting.can_lead && self.is_safe(now_ms) && !self.folder_hangs(now_ms)
     }
 
+    /// Whether a claim may wait for the groups that this node has read: the leader may be gone, or has
+    /// resigned. The owner should then apply them as fast as it can.
+    #[must_use]
+    pub fn hurries(&self, now_ms: u64) -> bool {
+        match &self.role {
+            Role::Follow(follow) => follow.hurries(now_ms, self.setting.lease_ms),
+            Role::Search(_) | Role::Lead(_) | Role::Over => false,
+        }
+    }
+
     fn answer(&mut self, now_ms: u64, answer: Answer, out: &mut Vec<Output>) {
         if let Answer::Tail { .. } | Answer::NoTail = answer {
             self.asks_tail = false;

@@ -60,9 +60,19 @@ impl Follow {
         self.is_gone || now_ms >= self.heard_ms + lease_ms / 2
     }
 
+    /// Whether a claim may be possible soon.
+    fn is_uneasy(&self, now_ms: u64, lease_ms: u64) -> bool {
+        self.is_gone || self.resigned.is_some() || self.asks_tail(now_ms, lease_ms)
+    }
+
     pub(super) fn wake_at(&self, now_ms: u64, lease_ms: u64) -> u64 {
-        let is_uneasy = self.is_gone || self.resigned.is_some() || self.asks_tail(now_ms, lease_ms);
+        let is_uneasy = self.is_uneasy(now_ms, lease_ms);
         if is_uneasy { now_ms + UNEASY_MS } else { self.heard_ms + lease_ms / 2 }
+    }
+
+    /// See [`Node::hurries`].
+    pub(super) fn hurries(&self, now_ms: u64, lease_ms: u64) -> bool {
+        self.is_promoted || self.is_uneasy(now_ms, lease_ms)
     }
 }
 

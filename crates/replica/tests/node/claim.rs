@@ -139,6 +139,40 @@ fn a_process_that_is_gone_is_replaced_soon() {
     assert_eq!(rig.appends, 0, "a record arrived later");
 }
 
+/// A claim waits until all groups are applied.
+#[test]
+fn a_follower_hurries_while_nobody_may_lead() {
+    let hurries = |rig: &Rig| rig.node.hurries(rig.now_ms);
+    let (writer, mut rig) = follower();
+    rig.pass(LEASE_MS / 4);
+    rig.push(writer.alive());
+    rig.deliver();
+    rig.pass(LEASE_MS / 2 - 1);
+    assert!(!hurries(&rig), "the leader may be idle");
+    rig.pass(1);
+    assert!(hurries(&rig), "it is silent");
+    rig.push(writer.alive());
+    rig.deliver();
+    assert!(!hurries(&rig), "it writes again");
+    rig.input(Input::LeaderGone(102));
+    assert!(hurries(&rig), "its process is gone");
+    rig.pass(300);
+    rig.land();
+    assert!(rig.node.leads() && !hurries(&rig));
+
+    let (writer, mut rig) = follower();
+    rig.push(writer.resign());
+    rig.deliver();
+    assert!(hurries(&rig), "it has resigned");
+    let (mut writer, mut rig) = follower();
+    // Without this group, the claim would come at once.
+    rig.applies = false;
+    rig.push(writer.record(b"b"));
+    rig.deliver();
+    rig.input(Input::Promote);
+    assert!(hurries(&rig), "an operator wants a claim");
+}
+
 /// A firewall can refuse connections to a leader that lives.
 #[test]
 fn a_process_that_refuses_connections_is_replaced_only_if_it_is_silent() {

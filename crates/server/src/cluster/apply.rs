@@ -1,7 +1,7 @@
 //! The thread that applies the leader's groups to the folder and the engine of a follower.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,6 +37,8 @@ struct Waiting {
     bytes: AtomicUsize,
     /// The time of each group, in milliseconds of log time.
     times_ms: Mutex<VecDeque<u64>>,
+    /// See [`Applier::hurry`].
+    hurries: AtomicBool,
 }
 
 impl Waiting {
@@ -73,6 +75,11 @@ impl Applier {
         first.map_or(0, |first_ms| now_ms.saturating_sub(first_ms))
     }
 
+    /// Whether the thread must not rest from now on, because a claim may wait for it.
+    pub(super) fn hurry(&self, hurries: bool) {
+        self.waiting.hurries.store(hurries, Ordering::Relaxed);
+    }
+
     /// Applies a group after all groups before it. An event follows.
     pub(super) fn apply(&self, group: SealedGroup) {
         self.waiting.bytes.fetch_add(group.body.len(), Ordering::Relaxed);
@@ -103,7 +110,7 @@ fn run(
         if events.send(event).is_err() || has_failed {
             return;
         }
-        if !rest.is_zero() {
+        if !rest.is_zero() && !waiting.hurries.load(Ordering::Relaxed) {
             std::thread::sleep(rest);
         }
     }

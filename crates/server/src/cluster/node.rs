@@ -273,6 +273,7 @@ impl Runner {
             if self.now_ms() >= self.beat_ms {
                 self.beat();
             }
+            self.applier.hurry(self.node.hurries(self.now_ms()));
             self.hand_over_if_ready();
             self.resign_if_settled();
             if self.yields_until_ms.is_some_and(|until_ms| self.now_ms() >= until_ms) {
