@@ -687,7 +687,7 @@ mod tests {
         };
         status.led_by(leader(7, 1));
         assert_eq!(status.last_leader_ms(), 0);
-        status.leader_told_time(7, 1_000_000);
+        status.leader_told_time(7, 1_000_000, Duration::ZERO);
         assert!(status.last_leader_ms() >= 1_000_000);
         status.led_by(leader(8, 2));
         assert_eq!(status.last_leader_ms(), 0);

@@ -8,7 +8,7 @@
 use std::io::{self, ErrorKind};
 use std::net::TcpListener as StdTcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::{Broker, Stream};
 use replica::node::Input;
@@ -337,6 +337,7 @@ async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
     };
     loop {
         let report = Purpose::Report(shared.report()).encode() + "\n";
+        let asked = Instant::now();
         let exchange = async {
             link.write_all(report.as_bytes()).await?;
             link.flush().await?;
@@ -355,7 +356,7 @@ async fn link_to(shared: &Shared, leader: &Leader) -> (bool, Ended) {
         let applied = shared.stream.at().number;
         shared.status.linked(answer.number.saturating_sub(applied), answer.is_free);
         if let Some(time_ms) = answer.time_ms {
-            shared.status.leader_told_time(leader.incarnation, time_ms);
+            shared.status.leader_told_time(leader.incarnation, time_ms, asked.elapsed());
         }
         // The end of the link must be noticed at once, also between two reports.
         let mut byte = [0];

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http_api::{ClusterFacts, StartState};
 use replica::{Epoch, Incarnation, NodeId};
@@ -202,9 +202,18 @@ impl Status {
         *lock(&self.link) = Some(Link { lag, may_answer });
     }
 
-    /// This process, which leads, has told its time, in milliseconds of log time.
-    pub(crate) fn leader_told_time(&self, process: Incarnation, time_ms: u64) {
-        *lock(&self.leader_time) = Some(ToldTime { process, time_ms, at: Instant::now() });
+    /// This process, which leads, has told its time, in milliseconds of log time. `took`: the time since it
+    /// was asked.
+    ///
+    /// The answer can have waited for this process, which was stopped. So the leader's time is now up to
+    /// `took` later, and the last answer of the same process can know it better. But the clocks of two
+    /// machines differ, so the last answer counts only as far as the new one allows it.
+    pub(crate) fn leader_told_time(&self, process: Incarnation, time_ms: u64, took: Duration) {
+        let mut told = lock(&self.leader_time);
+        let known = told.filter(|told| told.process == process);
+        let latest_ms = time_ms.saturating_add(took.as_millis() as u64);
+        let time_ms = known.map_or(0, ToldTime::now_ms).clamp(time_ms, latest_ms);
+        *told = Some(ToldTime { process, time_ms, at: Instant::now() });
     }
 
     /// The leader's time now, in milliseconds of log time. It goes on while the leader does not answer,
@@ -280,5 +289,27 @@ impl Status {
     /// How often the thread has been alive.
     pub(crate) fn beats(&self) -> u64 {
         self.beats.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_has_waited_does_not_set_the_leaders_time_back() {
+        let status = Status::default();
+        let told = |process, time_ms, took_s| {
+            status.leader_told_time(process, time_ms, Duration::from_secs(took_s));
+            status.leader_ms()
+        };
+        told(7, 1_000_000, 0);
+        // This process was stopped between its question and its look at the answer.
+        assert!(told(7, 900_000, 200) >= 1_000_000);
+        // The clock of this machine is ahead of the leader's.
+        assert!(told(7, 800_000, 0) < 900_000);
+        assert!(told(7, 600_000, 100) < 800_000);
+        // The time of another leader says nothing.
+        assert!(told(8, 100_000, 1_000) < 600_000);
     }
 }
