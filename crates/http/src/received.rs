@@ -75,6 +75,11 @@ impl Received {
         self.count(bytes);
     }
 
+    /// Counts so many bytes less: they are counted elsewhere from now on.
+    pub fn hand_over(&mut self, bytes: usize) {
+        self.count(self.counted.saturating_sub(bytes));
+    }
+
     /// The bytes by which the buffer grows if it gets so many more.
     fn growth(&self, more: usize) -> usize {
         let free = self.bytes.capacity() - self.bytes.len();
@@ -178,6 +183,8 @@ mod tests {
         assert!((1_000..=2_000).contains(&counted()), "{}", counted());
         received.replace(3_000);
         assert_eq!((counted(), received.bytes()), (3_000, &b""[..]));
+        received.hand_over(1_000);
+        assert_eq!(counted(), 2_000);
         drop(received);
         assert_eq!(counted(), 0);
     }

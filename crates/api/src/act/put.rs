@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::policy::Unsent;
 use broker::{Body, JobId, NewJob, Position, PutRefusal};
-use http_api::{DoorSession, SessionKind, answer, complete};
+use http_api::{DoorSession, Received, SessionKind, answer, complete};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
@@ -152,10 +152,7 @@ pub(crate) async fn post_jobs(
     // until they are put.
     received.replace(jobs.bytes());
     let (own, client) = (api.clone(), principal.client());
-    let work = async move {
-        let _counted = received;
-        own.put_jobs(queue, jobs, client).await
-    };
+    let work = async move { own.put_jobs(queue, jobs, client, received).await };
     match named {
         None => Ok(work.await?.response()),
         Some((key, asked)) => api.act.once.run(&api, key, asked, work).await,
@@ -291,7 +288,7 @@ impl Api {
     }
 
     async fn put_asked(&self, queue: &[u8], job: Asked) -> Result<JobId, Problem> {
-        let results = self.put_all(queue, vec![job], "").await?;
+        let results = self.put_all(queue, vec![job], "", None).await?;
         Ok(results.into_iter().next().unwrap_or(Err(PutRefusal::QueueFull))?)
     }
 
@@ -300,9 +297,10 @@ impl Api {
         queue: Vec<u8>,
         jobs: Jobs,
         client: String,
+        counted: Received,
     ) -> Result<PutReply, Problem> {
         let Jobs { all, in_lines } = jobs;
-        let mut results = self.put_all(&queue, all, &client).await?;
+        let mut results = self.put_all(&queue, all, &client, Some(counted)).await?;
         if !in_lines && let Some(result) = results.pop() {
             let id = result?;
             let location = Some(format!("{PREFIX}/jobs/{}", id.0));
@@ -322,12 +320,13 @@ impl Api {
     }
 
     /// Puts jobs, and waits until they are durable. A refused job does not stop the others. `client`:
-    /// see [`Principal::client`].
+    /// see [`Principal::client`]. `counted` has the jobs in the account of memory until they are put.
     async fn put_all(
         &self,
         queue: &[u8],
         jobs: Vec<Asked>,
         client: &str,
+        mut counted: Option<Received>,
     ) -> Result<Vec<Result<JobId, PutRefusal>>, Problem> {
         let door = &self.setup.door;
         let session = door.session(SessionKind::Reader);
@@ -339,9 +338,11 @@ impl Api {
         }
         while jobs.len() > 0 {
             door.uncongested().await?;
-            after = after.max(self.put_slice(&session, &mut jobs, &mut results));
+            let put = self.put_slice(&session, &mut jobs, counted.as_mut(), &mut results);
+            after = after.max(put);
             http_api::between_turns().await;
         }
+        drop((jobs, counted));
         door.settled_at(after).await?;
         Ok(results)
     }
@@ -364,6 +365,7 @@ impl Api {
         &self,
         session: &DoorSession,
         jobs: &mut impl Iterator<Item = Asked>,
+        mut counted: Option<&mut Received>,
         results: &mut Vec<Result<JobId, PutRefusal>>,
     ) -> Position {
         let mut after = Position::NONE;
@@ -372,6 +374,10 @@ impl Api {
         while !turn.slice_is_spent()
             && let Some(Asked { job, unsent, body, is_new }) = jobs.next()
         {
+            // The broker asks for the room of the body, and then counts it itself.
+            if let Some(counted) = counted.as_deref_mut() {
+                counted.hand_over(body.len());
+            }
             let mut caller = turn.caller(session.id());
             let answer = if is_new {
                 caller.put_new(job, body)

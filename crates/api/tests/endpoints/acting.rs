@@ -284,6 +284,17 @@ fn a_put_that_is_sent_again_gets_its_reply_although_the_memory_is_full() {
 }
 
 #[test]
+fn a_put_needs_the_room_of_its_body_once() {
+    let world = World::open();
+    let put = |body: &[u8]| world.post_as("/queues/default/jobs", &[], body).status;
+    assert_eq!(put(b"x"), 201);
+    let used = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used + 100_000));
+    assert_eq!(put(&[b'x'; 60_000]), 201);
+    assert_eq!(put(&[b'x'; 60_000]), 507, "the first one has the room");
+}
+
+#[test]
 fn keys_are_in_the_account_of_memory_and_take_a_part_of_the_limit() {
     let world = World::open();
     let used = || world.broker.memory_usage().used_bytes;

@@ -256,12 +256,12 @@ impl World {
 
     /// Sends a request, and does not wait for the body of the response.
     pub(crate) fn respond(&self, mut request: Request<Body>) -> axum::response::Response {
-        request.extensions_mut().insert(Unread::without_broker());
+        request.extensions_mut().insert(Unread::new(self.broker.clone()));
         self.runtime.block_on(self.site.answer(request))
     }
 
     pub(crate) fn send(&self, mut request: Request<Body>) -> Reply {
-        request.extensions_mut().insert(Unread::without_broker());
+        request.extensions_mut().insert(Unread::new(self.broker.clone()));
         self.runtime.block_on(async { read(self.site.answer(request).await).await })
     }
 
@@ -286,7 +286,7 @@ impl World {
 
     /// Sends a request, and returns when it waits for something outside of the runtime.
     async fn begin(&self, mut request: Request<Body>) -> JoinHandle<Reply> {
-        request.extensions_mut().insert(Unread::without_broker());
+        request.extensions_mut().insert(Unread::new(self.broker.clone()));
         let site = self.site.clone();
         let reply = tokio::spawn(async move { read(site.answer(request).await).await });
         for _ in 0..100 {
