@@ -117,8 +117,10 @@ impl BodySettings {
         Some(Cow::Owned(shown))
     }
 
-    /// Whether clients can search for a key: it is not a masked value. A key that is a longer part of a body
-    /// can have a masked value in it, but then only a client that knows the rest can find it.
+    /// Whether clients can search for a key: its JSON pointer does not lead to a masked value. Other keys can
+    /// have masked values in them, and the match of a `regex:` key can be one. They are still found: nobody
+    /// can tell from the expression what it matches, and the role that a redrive needs can also take the job,
+    /// and a taken job has no masks.
     pub(crate) fn shows_key(&self, key: &Key) -> bool {
         let pointer = key.as_str().strip_prefix("json:");
         pointer.is_none_or(|pointer| !self.masks.iter().any(|mask| is_within(pointer, mask)))

@@ -57,7 +57,8 @@ pub struct DeadFilter {
     pub origin: Option<String>,
     /// A key of theirs is this text of at most 64 KiB: their unique key, or the key that the limits of their
     /// queue count for. The policy of the queue that they came from says what their keys are. Only a client
-    /// that sees bodies can ask for this, and a key that is a value that the server masks is not found.
+    /// that sees bodies can ask for this, and a `json:` key of a value that the server masks is not found. A
+    /// `regex:` key is found, also if its match is such a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Their error contains this text. Only a client that sees bodies can ask for this, and values that the server
