@@ -157,12 +157,13 @@ impl Api {
     }
 
     /// Does the timed work: goes on with operations of the last process, reads the token file again if
-    /// it changed, ends leases, adds to the histories, and sends events. The server calls this once a
-    /// second, in the runtime of the site.
+    /// it changed, ends leases, forgets the keys of old puts, adds to the histories, and sends events. The
+    /// server calls this once a second, in the runtime of the site.
     pub fn tick(&self) {
         self.go_on_with_operations();
         self.access.tokens.look_soon();
         self.act.leases.end_due(&self.setup.door);
+        self.act.once.tidy(&self.setup.door);
         self.record_soon();
         self.collect_soon();
         self.tell_tick();

@@ -23,6 +23,8 @@ const RESPONSES_MAX: usize = 100_000;
 /// them.
 const BYTES_MAX: usize = 16 << 20;
 const MEMORY_SHARE: u64 = 16;
+/// Tables of a client with fewer entries keep their room.
+const ENTRIES_MIN: usize = 64;
 
 /// The name of the client, and the key that it gave.
 pub(super) type Key = (Arc<str>, Arc<str>);
@@ -87,6 +89,15 @@ impl Once {
             let why = "the first request with this `Idempotency-Key` has just ended; try again";
             Problem::new(ProblemKind::IdempotencyBusy, why)
         })
+    }
+
+    /// Forgets old keys, and gives memory back. Must be called from time to time: without requests, nobody
+    /// else does this.
+    pub(crate) fn tidy(&self, door: &Door) {
+        self.change(door, |kept| {
+            kept.forget_old(door.now());
+            kept.clients.values_mut().for_each(OfClient::shrink);
+        });
     }
 
     /// Runs a request, if it is the first one with this key. `asked` is the SHA-256 of all bytes of
@@ -167,6 +178,20 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
             self.once.kept().release(key);
+        }
+    }
+}
+
+impl OfClient {
+    /// Makes tables smaller that have room for more than four times their entries: the account does not
+    /// have so many free ones.
+    fn shrink(&mut self) {
+        let wanted = 2 * self.requests.len().max(ENTRIES_MIN);
+        if self.requests.capacity() > 2 * wanted {
+            self.requests.shrink_to(wanted);
+        }
+        if self.order.capacity() > 2 * wanted {
+            self.order.shrink_to(wanted);
         }
     }
 }
@@ -323,5 +348,30 @@ mod tests {
         assert!(kept.begin(&done, [1; 32], Millis(AGE_MAX_MS)).is_err());
         assert!(kept.begin(&done, [0; 32], Millis(5 + AGE_MAX_MS)).unwrap().is_none());
         assert_eq!((kept.count, kept.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_client_with_few_keys_has_small_tables() {
+        let mut kept = Kept::default();
+        let reply = PutReply::of(Vec::new());
+        let client: Arc<str> = "a".into();
+        for number in 0..10_000_u64 {
+            let key = (client.clone(), number.to_string().into());
+            assert!(kept.begin(&key, [0; 32], Millis(number)).unwrap().is_none());
+            kept.keep(&key, &reply, Millis(number), BYTES_MAX);
+        }
+        let rooms = |kept: &Kept| {
+            let of_client = &kept.clients[&client];
+            [of_client.requests.capacity(), of_client.order.capacity()]
+        };
+        let before = rooms(&kept);
+        assert!(before.iter().all(|room| *room >= 10_000), "{before:?}");
+        kept.clients.values_mut().for_each(OfClient::shrink);
+        assert_eq!(rooms(&kept), before, "the tables are used");
+        kept.forget_old(Millis(AGE_MAX_MS + 9_998));
+        assert_eq!(kept.count, 1);
+        kept.clients.values_mut().for_each(OfClient::shrink);
+        let after = rooms(&kept);
+        assert!(after.iter().all(|room| *room <= 4 * ENTRIES_MIN), "{after:?}");
     }
 }
