@@ -111,8 +111,14 @@ impl Entrance {
     }
 
     /// Waits until the limit of connections lets a client of this protocol in. The connections of a site
-    /// give way to each other, so they do not wait.
-    pub(super) async fn room(&self, protocol: Protocol) -> io::Result<()> {
+    /// give way to each other, so they do not wait. A link with nobody behind it waits no longer: there are
+    /// few places. `gone`: its process is gone.
+    pub(super) async fn room(
+        &self,
+        protocol: Protocol,
+        link: &mut impl ClientEnd,
+        gone: impl Future<Output = ()>,
+    ) -> io::Result<()> {
         if protocol == Protocol::KestrelAdmin || !self.limits.is_full() {
             return Ok(());
         }
@@ -127,7 +133,11 @@ impl Entrance {
                 let _ = timeout(PAUSE, freed).await;
             }
         };
-        Ok(timeout(ROOM_MAX, end_of_another).await?)
+        tokio::select! {
+            freed = timeout(ROOM_MAX, end_of_another) => Ok(freed?),
+            () = hung_up(link) => Err(ErrorKind::ConnectionReset.into()),
+            () = gone => Err(ErrorKind::ConnectionAborted.into()),
+        }
     }
 
     /// Gives a connection to an I/O thread. `slot` is that of a client which came to this node before it
@@ -178,6 +188,13 @@ fn with_names(open: Arc<OpenSession>, names: Arc<Names>) -> Arc<OpenSession> {
     Arc::new(move |info, turn, mailbox| {
         open(ConnectionInfo { names: Some(&names), ..info }, turn, mailbox)
     })
+}
+
+/// Waits until nobody is behind a link any more, as far as the kernel knows.
+async fn hung_up(link: &mut impl ClientEnd) {
+    while !link.is_gone() {
+        sleep(PAUSE).await;
+    }
 }
 
 /// Carries bytes between a link, or the client itself, and the connection in this process, until both
@@ -316,12 +333,24 @@ mod tests {
         let limits = Arc::new(LiveLimits::new(&settings, 1024, 128));
         let inbox = Arc::<Inbox>::default();
         let entrance = entrance(&limits, &inbox, None);
-        let room = || entrance.room(Protocol::Beanstalk);
+        let room = async || {
+            let (mut link, _client) = duplex(64);
+            entrance.room(Protocol::Beanstalk, &mut link, pending()).await
+        };
         let arrive = || entrance.arrive(client(Protocol::Beanstalk), None);
         room().await.expect("the limit is one");
         let first = arrive().expect("the limit is one");
         assert_eq!(room().await.expect_err("it is late").kind(), ErrorKind::TimedOut);
-        entrance.room(Protocol::KestrelAdmin).await.expect("the connections of sites do not count");
+        let (mut link, _client) = duplex(64);
+        let to_site = entrance.room(Protocol::KestrelAdmin, &mut link, pending());
+        to_site.await.expect("the connections of sites do not count");
+        // What is behind these links is gone, so they do not keep their places.
+        let after_its_node = entrance.room(Protocol::Beanstalk, &mut link, ready(())).await;
+        assert_eq!(after_its_node.expect_err("it is gone").kind(), ErrorKind::ConnectionAborted);
+        let (mut link, far) = UnixStream::pair().expect("two sockets");
+        drop(far);
+        let after_reset = entrance.room(Protocol::Beanstalk, &mut link, pending()).await;
+        assert_eq!(after_reset.expect_err("it is gone").kind(), ErrorKind::ConnectionReset);
 
         let end_first = async {
             sleep(ROOM_MAX / 2).await;

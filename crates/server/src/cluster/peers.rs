@@ -207,7 +207,8 @@ async fn serve(shared: &Shared, link: NodeLink) -> io::Result<()> {
         }
         Purpose::Pass(client) => {
             let entrance = shared.entered().await?;
-            entrance.room(client.protocol).await?;
+            let process_gone = shared.reporters.gone(process);
+            entrance.room(client.protocol, &mut link, process_gone).await?;
             let arrived = entrance.arrive(client, None);
             serve_client(&mut link, arrived, &entrance.limits, gone).await
         }
