@@ -260,6 +260,8 @@ async fn walk(walking: Walking) {
     // short list of its own. Usually, the long list never grows, even if clients make queues meanwhile.
     let known = door.turn().totals().queues as usize;
     let (mut rows, mut part) = (Vec::with_capacity(known + known / 8), Vec::new());
+    // It can be long, and the walk as well.
+    let while_walking = Counted::new(rows.capacity() * size_of::<Row>(), door.broker());
     let (mut cursor, mut in_turns) = (QueueCursor::default(), Duration::ZERO);
     let (taken, taken_wall) = loop {
         let end = {
@@ -279,6 +281,7 @@ async fn walk(walking: Walking) {
     let name_bytes: usize = rows.iter().map(|row| row.name.len()).sum();
     let places_bytes = Key::ALL.len() * size_of::<u32>();
     let bytes = rows.capacity() * (size_of::<Row>() + places_bytes) + name_bytes;
+    drop(while_walking);
     let mut survey = Survey {
         taken,
         taken_wall,
