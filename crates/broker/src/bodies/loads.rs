@@ -524,7 +524,7 @@ impl Shared {
 
     /// Loads bodies that sessions wait for.
     fn load(&self, mut loads: Vec<Load>, reader: &mut BodyReader, with_core: &mut WithCore<'_>) {
-        // If only the loader has the body, the session has ended.
+        // If only the loader has the body, the session has ended, or has let the body go.
         let dropped = loads.extract_if(.., |load| Arc::strong_count(&load.loading) <= 1);
         let dropped_bytes: u64 = dropped.map(|load| load.bytes()).sum();
         if dropped_bytes > 0 {

@@ -1,8 +1,8 @@
 //! The call `get`: collects items until it has enough items, or its time is over.
 
 use broker::{
-    Answer, Blocked, Handout, JobBody, LeaseId, Millis, Outbox, Patience, Position, ReadMode,
-    SessionId, Take, Turn,
+    Answer, Blocked, Handout, JobBody, JobId, LeaseId, Millis, Outbox, Patience, Position,
+    ReadMode, SessionId, Take, Turn,
 };
 
 use super::methods::{Failed, check_name};
@@ -38,6 +38,8 @@ pub(super) struct Collect {
 struct Collected {
     /// The lease of the item. `None` if the item is already finished.
     lease: Option<LeaseId>,
+    id: JobId,
+    /// [`JobBody::Stored`] while the call waits: then only the queue or the log keeps the body.
     body: JobBody,
 }
 
@@ -67,11 +69,9 @@ impl Collect {
         self.items.len() as u64
     }
 
-    /// Number of bytes of memory for the call while it waits. The engine counts the body of an item,
-    /// too, as long as it keeps it in memory. But it can drop the body at any time, and then only the
-    /// call keeps it.
+    /// Number of bytes of memory for the call while it waits.
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.queue.len() + self.items_bytes
+        self.queue.len() + self.items.capacity() * size_of::<Collected>()
     }
 
     /// True if the call waits for new items. False if it waits only until expired items are
@@ -122,15 +122,58 @@ impl Collect {
         }
     }
 
-    fn add(&mut self, lease: Option<LeaseId>, body: JobBody, after: Position) {
-        let item = Collected { lease, body };
+    fn add(&mut self, item: Collected, after: Position) {
         self.items_bytes += item.cost_bytes();
         self.items.push(item);
         self.after = self.after.max(after);
     }
+
+    /// Lets the bodies go while the call waits. The engine counts those in its memory. If the call kept
+    /// them, too, they would count twice, or stay in memory after the engine has dropped them.
+    fn let_bodies_go(&mut self) {
+        // Earlier waits let the bodies of the first items go.
+        for item in self.items.iter_mut().rev() {
+            if item.lease.is_none() || matches!(item.body, JobBody::Stored(_)) {
+                break;
+            }
+            item.body = JobBody::Stored(item.body.len() as u32);
+        }
+    }
+
+    /// Gets the bodies again that [`Collect::let_bodies_go`] let go, and removes those items of them
+    /// whose lease has ended. Must be called before the items are finished: a finished item has no body.
+    fn get_bodies_again(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
+        self.items.retain_mut(|item| {
+            if !matches!(item.body, JobBody::Stored(_)) {
+                return true;
+            }
+            turn.count_work(1);
+            let caller = turn.caller(holder);
+            let held = item.lease.filter(|lease| caller.holds(*lease));
+            let peeked = held.and_then(|_| caller.peek(item.id).value.ok());
+            let Some(peeked) = peeked else { return false };
+            item.body = peeked.body;
+            true
+        });
+    }
 }
 
 impl Collected {
+    fn leased(handout: Handout) -> Self {
+        Self { lease: Some(handout.lease), id: handout.id, body: handout.body }
+    }
+
+    /// The item that a read has found, if any.
+    fn of(taken: Take) -> Option<Self> {
+        match taken {
+            Take::Granted(handout) => Some(Self::leased(handout)),
+            Take::Finished { id, body, .. } | Take::Peeked { id, body, .. } => {
+                Some(Self { lease: None, id, body })
+            }
+            Take::Nothing(_) | Take::DeadlineSoon | Take::Waiting => None,
+        }
+    }
+
     fn cost_bytes(&self) -> usize {
         self.body.len() + ITEM_BYTES
     }
@@ -168,17 +211,18 @@ impl ThriftSession {
             let Answer { value, after } = turn.caller(self.id).read(&collect.queue, how, patience);
             match value {
                 Ok(Take::Waiting) => {
+                    collect.let_bodies_go();
                     self.waiting = Waiting::Item(collect);
                     return;
                 }
                 Ok(taken) => {
-                    let Some((lease, body)) = taken.item() else {
+                    let Some(item) = Collected::of(taken) else {
                         self.server.count_miss(&collect.queue, turn);
                         collect.after = collect.after.max(after);
                         break;
                     };
                     counters.get_hits.add_one();
-                    collect.add(lease, body, after);
+                    collect.add(item, after);
                 }
                 Err(Blocked) => break,
             }
@@ -218,7 +262,7 @@ impl ThriftSession {
         outbox: &mut Outbox,
     ) {
         self.server.counters().get_hits.add_one();
-        collect.add(Some(handout.lease), handout.body, after);
+        collect.add(Collected::leased(handout), after);
         self.collect(collect, turn, outbox);
     }
 
@@ -236,6 +280,7 @@ impl ThriftSession {
     }
 
     fn answer_get(&mut self, mut collect: Collect, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        collect.get_bodies_again(self.id, turn);
         match collect.auto_abort_ms {
             None => self.finish_items(&mut collect, turn),
             Some(limit_ms) => self.hand_over_items(&mut collect, limit_ms, turn),

@@ -136,20 +136,30 @@ fn a_get_during_a_load_fails_when_the_server_stops() {
 
 #[test]
 fn the_items_of_a_get_that_waits_count_as_memory_after_their_bodies_left_the_queue() {
-    let broker = Broker::open(with_log(), START).expect("the disk is empty").0;
-    let (mut world, server) = (World::over(broker), server(ServerOptions::default()));
-    let client = connect(&server, &mut world);
-    let item = [b'x'; 10_000];
-    assert_eq!(ask(&mut world, client, &put("q", &[&item[..]; 100])), "put 100");
-    assert_eq!(ask(&mut world, client, &get("q", 101, 1_000, 0)), "");
-    let before = world.broker.memory_usage().used_bytes;
-    world.broker.set_bodies_limit(Some(0));
-    // The first search for bodies at the end of a turn spares new ones.
-    for _ in 0..3 {
-        drop(world.broker.turn(world.now));
+    for auto_abort_ms in [0, 60_000] {
+        let broker = Broker::open(with_log(), START).expect("the disk is empty").0;
+        let (mut world, server) = (World::over(broker), server(ServerOptions::default()));
+        world.hold_loads();
+        let clients = [(); 2].map(|()| connect(&server, &mut world));
+        let item = [b'x'; 10_000];
+        assert_eq!(ask(&mut world, clients[0], &put("q", &[&item[..]; 80])), "put 80");
+        assert_eq!(ask(&mut world, clients[1], &get("q", 90, 1_000, auto_abort_ms)), "");
+        // The session is granted these items while it waits.
+        assert_eq!(ask(&mut world, clients[0], &put("q", &[&item[..]; 5])), "put 5");
+        let before = world.broker.memory_usage().used_bytes;
+        world.broker.set_bodies_limit(Some(0));
+        // The first search for bodies at the end of a turn spares new ones.
+        for _ in 0..3 {
+            drop(world.broker.turn(world.now));
+        }
+        let after = world.broker.memory_usage().used_bytes;
+        assert!(after + 800_000 <= before, "{before}, then {after}");
+        // The call keeps the items' leases, but no bodies. It gets them again for its reply.
+        let held = world.held_bytes(clients[1]);
+        assert!((1_000..10_000).contains(&held), "{held}");
+        world.advance(1_000);
+        world.load();
+        let all = format!("get{}", " 10000 bytes".repeat(85));
+        assert_eq!(shown(world.take_received(clients[1])), all);
     }
-    let after = world.broker.memory_usage().used_bytes;
-    assert!(after + 1_000_000 <= before, "{before}, then {after}");
-    let held = world.held_bytes(client);
-    assert!((1_000_000..1_100_000).contains(&held), "{held}");
 }
