@@ -1,5 +1,7 @@
 //! The call `get`: collects items until it has enough items, or its time is over.
 
+use std::mem;
+
 use broker::{
     Answer, Blocked, Handout, JobBody, JobId, LeaseId, Millis, Outbox, Patience, Position,
     ReadMode, SessionId, Take, Turn,
@@ -204,7 +206,10 @@ impl ThriftSession {
     /// Takes the available items. Then waits or replies.
     fn collect(&mut self, mut collect: Collect, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let open_max = turn.open_max(&collect.queue);
-        while self.may_take(&mut collect, open_max, turn) {
+        // One check looks at thousands of open reads. If it frees only a few, a check before each item
+        // would look at up to a million of them in this step.
+        let mut has_checked = false;
+        while self.may_take(&mut collect, open_max, &mut has_checked, turn) {
             let counters = self.server.counters();
             counters.cmd_monitor_get.add_one();
             let (how, patience) = (collect.how(), collect.patience(turn.now()));
@@ -231,13 +236,22 @@ impl ThriftSession {
     }
 
     /// True if the call can take another item. At a limit, first removes ended reads from the
-    /// counts.
-    fn may_take(&mut self, collect: &mut Collect, open_max: u32, turn: &mut Turn<'_>) -> bool {
+    /// counts, unless this step `has_checked` the open reads already.
+    fn may_take(
+        &mut self,
+        collect: &mut Collect,
+        open_max: u32,
+        has_checked: &mut bool,
+        turn: &mut Turn<'_>,
+    ) -> bool {
         let holder = self.holder(turn);
         if collect.is_full() || self.is_open_full(collect, open_max) {
             collect.drop_lost(self.id, turn);
         }
-        if !collect.is_full() && self.is_open_full(collect, open_max) {
+        if !collect.is_full()
+            && self.is_open_full(collect, open_max)
+            && !mem::replace(has_checked, true)
+        {
             self.open_reads.forget_ended(&collect.queue, holder, turn);
         }
         !collect.is_full() && !self.is_open_full(collect, open_max)

@@ -430,6 +430,31 @@ fn a_connection_with_very_many_open_reads_checks_few_of_them_at_once() {
 }
 
 #[test]
+fn a_get_at_the_limit_of_open_reads_checks_them_once() {
+    let (mut world, server) = start();
+    let rule = Rule::new(["q"], [Setting::OpenMax(20_000)]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let client = connect(&server, &mut world);
+    let items = vec![&b"x"[..]; 21_000];
+    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 21000");
+    let mut open = Vec::new();
+    for _ in 0..200 {
+        open.extend(ids(world.ask(client, &get("q", 100, 0, 60_000))));
+    }
+    assert_eq!(open.len(), 20_000);
+    let ended: Vec<i64> = open.into_iter().step_by(1_000).collect();
+    assert_eq!(ask(&mut world, client, &confirm(&ended)), "confirm 20");
+    // Each get checks a part of the open reads, and takes as many items as it found ended reads.
+    let mut taken = 0;
+    for _ in 0..10 {
+        taken += ids(world.ask(client, &get("q", 1_000, 0, 60_000))).len();
+    }
+    assert_eq!(taken, 20);
+    let longest = world.broker.turn(world.now).longest_slice();
+    assert!(longest < 6_000, "{longest}");
+}
+
+#[test]
 fn a_peek_at_an_alias_shows_nothing_of_the_queue_that_it_hides() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);
