@@ -18,7 +18,10 @@ const QUEUES_PER_TURN: usize = 64;
 pub(crate) const QUEUES_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
 /// Limit of the bytes of all queue names, as JSON writes them. The limit exists because a response
 /// repeats a queue's name for each number of the queue, 35 times.
-const NAMES_BYTES_MAX: usize = 256 << 10;
+const NAMES_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 256 << 10 };
+/// Limit of the bytes of one queue name, as JSON writes it. A snapshot leaves out queues with longer
+/// names. Otherwise a few of them could take the room of all other queues.
+const NAME_BYTES_MAX: usize = 1 << 10;
 /// Kestrel shows this value for a queue without a limit of items, and `NO_BYTES_MAX` for a queue
 /// without a limit of bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
@@ -143,7 +146,7 @@ impl Snapshot {
             (turn.totals(), turn.status())
         };
         let (mut cursor, mut names_bytes) = (NameCursor::default(), 0);
-        let mut queues = BTreeMap::new();
+        let (mut queues, mut long_names, mut is_cut) = (BTreeMap::new(), 0, false);
         'all: loop {
             let found = look(&mut broker.turn(clock()), &mut cursor);
             if found.is_empty() {
@@ -154,15 +157,30 @@ impl Snapshot {
             std::thread::yield_now();
             for (name, queue) in found {
                 let name = String::from_utf8_lossy(&name).into_owned();
-                names_bytes += json_bytes(&name);
-                if queues.len() == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX {
-                    let shown = format!("only the first {} queues", queues.len());
-                    snapshot.labels.insert("incomplete", shown);
+                let name_bytes = json_bytes(&name);
+                let is_long = name_bytes > NAME_BYTES_MAX;
+                names_bytes += if is_long { 0 } else { name_bytes };
+                is_cut = queues.len() + long_names == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX;
+                if is_cut {
                     break 'all;
                 }
-                queues.insert(name, queue);
+                if is_long {
+                    long_names += 1;
+                } else {
+                    queues.insert(name, queue);
+                }
             }
         }
+        let first = queues.len() + long_names;
+        let missing = match (is_cut, long_names) {
+            (false, 0) => None,
+            (false, long) => Some(format!("without {long} queues with long names")),
+            (true, 0) => Some(format!("only the first {first} queues")),
+            (true, long) => {
+                Some(format!("only the first {first} queues, without {long} with long names"))
+            }
+        };
+        snapshot.labels.extend(missing.map(|missing| ("incomplete", missing)));
         snapshot.names = Arc::new(NameList::of(queues.keys().map(String::as_str)));
         snapshot.queues = queues.into_values().collect();
         snapshot.add_server(&totals, status);
