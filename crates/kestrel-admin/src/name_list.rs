@@ -37,6 +37,10 @@ impl NameList {
         None
     }
 
+    pub(crate) fn last(&self) -> Option<&str> {
+        self.ends.len().checked_sub(1).map(|place| self.get(place))
+    }
+
     /// The memory of the list in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.text.len() + size_of_val(&*self.ends)) as u64

@@ -111,6 +111,8 @@ pub(crate) struct Snapshot {
     names: Arc<NameList>,
     /// The numbers of each queue and alias, in the order of `names`.
     queues: Vec<Queue>,
+    /// There were more queues behind these.
+    is_cut: bool,
 }
 
 /// The counters of one queue, in the order of `QUEUE_COUNTERS`.
@@ -133,6 +135,8 @@ pub(crate) struct Counts {
     /// Names of queues and aliases. Most recorded `Counts` share one list.
     names: Arc<NameList>,
     queues: Box<[QueueCounters]>,
+    /// There were more queues behind these.
+    is_cut: bool,
 }
 
 impl Snapshot {
@@ -146,7 +150,7 @@ impl Snapshot {
             (turn.totals(), turn.status())
         };
         let (mut cursor, mut names_bytes) = (NameCursor::default(), 0);
-        let (mut queues, mut long_names, mut is_cut) = (BTreeMap::new(), 0, false);
+        let (mut queues, mut long_names) = (BTreeMap::new(), 0);
         'all: loop {
             let found = look(&mut broker.turn(clock()), &mut cursor);
             if found.is_empty() {
@@ -160,8 +164,8 @@ impl Snapshot {
                 let name_bytes = json_bytes(&name);
                 let is_long = name_bytes > NAME_BYTES_MAX;
                 names_bytes += if is_long { 0 } else { name_bytes };
-                is_cut = queues.len() + long_names == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX;
-                if is_cut {
+                if queues.len() + long_names == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX {
+                    snapshot.is_cut = true;
                     break 'all;
                 }
                 if is_long {
@@ -172,7 +176,7 @@ impl Snapshot {
             }
         }
         let first = queues.len() + long_names;
-        let missing = match (is_cut, long_names) {
+        let missing = match (snapshot.is_cut, long_names) {
             (false, 0) => None,
             (false, long) => Some(format!("without {long} queues with long names")),
             (true, 0) => Some(format!("only the first {first} queues")),
@@ -228,6 +232,7 @@ impl Snapshot {
             metrics: self.metrics.clone(),
             names: self.names.clone(),
             queues: self.queues.iter().map(|queue| queue.counters).collect(),
+            is_cut: self.is_cut,
         }
     }
 
@@ -240,7 +245,8 @@ impl Snapshot {
     }
 
     /// Returns these numbers, but counters and metrics as changes since `earlier`. If a counter has
-    /// restarted since then, its change is its whole value.
+    /// restarted since then, its change is its whole value. The changes of a queue that was beyond the
+    /// limits then are not known, and count as 0. Its whole values would look like a sudden growth.
     pub(crate) fn since(&self, earlier: &Counts) -> Snapshot {
         let mut changed = self.clone();
         for (name, now) in &mut changed.counters {
@@ -251,9 +257,14 @@ impl Snapshot {
             *now = now.as_ref().map(|now| difference(now, before.as_deref()));
         }
         for (name, queue) in self.names.iter().zip(&mut changed.queues) {
-            let Some(before) = earlier.queue(name) else { continue };
-            for (now, before) in queue.counters.iter_mut().zip(before) {
-                *now = grown(*now, Some(*before));
+            match earlier.queue(name) {
+                Some(before) => {
+                    for (now, before) in queue.counters.iter_mut().zip(before) {
+                        *now = grown(*now, Some(*before));
+                    }
+                }
+                None if earlier.may_lack(name) => queue.counters = QueueCounters::default(),
+                None => {}
             }
         }
         changed
@@ -320,6 +331,11 @@ impl Snapshot {
 impl Counts {
     fn queue(&self, name: &str) -> Option<&QueueCounters> {
         self.queues.get(self.names.find(name)?)
+    }
+
+    /// Whether a queue of this name may have been beyond the limits. The limits cut off the last names.
+    fn may_lack(&self, name: &str) -> bool {
+        self.is_cut && self.names.last().is_none_or(|last| last < name)
     }
 
     /// Memory of all these `Counts` in bytes. A shared list of names counts once.

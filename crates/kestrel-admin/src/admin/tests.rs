@@ -494,6 +494,37 @@ fn an_answer_has_a_bounded_number_of_queues_and_says_so() {
 }
 
 #[test]
+fn a_queue_that_comes_back_into_an_answer_does_not_seem_to_grow() {
+    let world = World::new();
+    let mut turn = world.broker.turn(Millis(START_MS));
+    for number in 0..snapshot::QUEUES_MAX {
+        add_item(&mut turn, &format!("q{number:05}"));
+    }
+    add_item(&mut turn, "a1");
+    add_item(&mut turn, "a2");
+    drop(turn);
+    let path = "/stats?namespace=mine";
+    let shown =
+        |stats: &Value, queue: &str| stats["counters"][format!("q/{queue}/put_items")].clone();
+    let first = world.json(path);
+    assert_eq!((shown(&first, "q00097"), shown(&first, "q00098")), (json!(1), Value::Null));
+    let mut turn = world.broker.turn(Millis(START_MS));
+    let session = turn.open_reader_session(0);
+    for queue in [b"a1", b"a2"] {
+        let _ = turn.caller(session).remove_queue(queue);
+    }
+    turn.close_session(session);
+    add_item(&mut turn, "new");
+    add_item(&mut turn, "q00000");
+    drop(turn);
+    let second = world.json(path);
+    let changes = ["new", "q00000", "q00097", "q00098"].map(|queue| shown(&second, queue));
+    assert_eq!(changes, [1, 1, 0, 0].map(|change| json!(change)));
+    add_item(&mut world.broker.turn(Millis(START_MS)), "q00098");
+    assert_eq!(shown(&world.json(path), "q00098"), 1);
+}
+
+#[test]
 fn long_names_do_not_make_an_answer_long() {
     let world = World::new();
     let mut turn = world.broker.turn(Millis(START_MS));
