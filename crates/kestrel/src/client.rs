@@ -16,20 +16,26 @@ use crate::server::{Refusals, Server};
 /// The position of a reply that does not wait for the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// The memory of one open read in the list of its queue: the list can have twice the room that it
-/// needs. While a client closes its reads, it can have twice as much again.
-pub(crate) const OPEN_READ_BYTES: usize = 2 * size_of::<LeaseId>();
-/// The memory of an empty list of open reads: its place in the map, which can be half full, and the
-/// first room of the list.
-const OPEN_QUEUE_BYTES: usize = 192;
+/// The memory of a list of open reads besides its room: its place in the map, which can be half full,
+/// and what the allocator adds.
+const OPEN_LIST_BYTES: usize = 192;
 
 /// The limit of queues of which a connection can have open reads at once. When the connection ends,
 /// it frees the lists of all these queues at once. 10,000 lists take up to 2 milliseconds.
 pub(crate) const OPEN_QUEUES_MAX: usize = 10_000;
 
-/// The memory that the first open read of a queue takes.
-pub(crate) fn open_queue_bytes(queue: &[u8]) -> usize {
-    queue.len() + OPEN_QUEUE_BYTES
+/// The memory of the list of a queue's open reads.
+pub(crate) fn open_list_bytes(queue: &[u8], open: &VecDeque<LeaseId>) -> usize {
+    queue.len() + OPEN_LIST_BYTES + open.capacity() * size_of::<LeaseId>()
+}
+
+/// Makes a list of open reads smaller, if most of its room is empty. The list moves to another place. It
+/// moves only after at least half of its reads have left it, because very many of them take long to
+/// move.
+pub(crate) fn give_room_back(open: &mut VecDeque<LeaseId>) {
+    if open.capacity() > 4 * open.len() {
+        open.shrink_to(2 * open.len());
+    }
 }
 
 /// A memcache or text connection: its session in the broker, and its open reads.
@@ -228,12 +234,14 @@ impl Client {
         self.counters().get_hits.add_one();
         self.server.note(self.watch, Measure::Hit);
         if let Some(lease) = lease {
-            self.open_bytes += OPEN_READ_BYTES;
             if let Some(open) = self.open.get_mut(queue) {
+                let before = open_list_bytes(queue, open);
                 open.push_back(lease);
+                self.open_bytes += open_list_bytes(queue, open) - before;
             } else {
-                self.open_bytes += open_queue_bytes(queue);
-                self.open.insert(queue.into(), [lease].into());
+                let open = VecDeque::from([lease]);
+                self.open_bytes += open_list_bytes(queue, &open);
+                self.open.insert(queue.into(), open);
             }
         }
         Fetched::Item(body, after)
@@ -270,21 +278,19 @@ impl Client {
     /// finished.
     pub(crate) fn close(&mut self, closing: &mut Closing, turn: &mut Turn<'_>) -> bool {
         let Some(open) = self.open.get_mut(closing.queue.as_slice()) else { return true };
-        let mut count = 0;
         while closing.left > 0
             && let Some(lease) = open.pop_front()
         {
             let after = turn.caller(self.id).confirm(lease).after;
             closing.after = closing.after.max(after);
             closing.left -= 1;
-            count += 1;
             // A read that has timed out costs the engine nothing, but it takes time.
             turn.count_work(1);
             if turn.slice_is_spent() {
                 break;
             }
         }
-        self.note_forgotten(&closing.queue, count);
+        self.note_forgotten(&closing.queue);
         closing.left == 0
     }
 
@@ -301,21 +307,19 @@ impl Client {
 
     fn forget_oldest(&mut self, queue: &[u8]) -> Option<LeaseId> {
         let oldest = self.open.get_mut(queue)?.pop_front();
-        self.note_forgotten(queue, 1);
+        self.note_forgotten(queue);
         oldest
     }
 
-    /// Updates the list of a queue after `count` reads have left it.
-    fn note_forgotten(&mut self, queue: &[u8], count: usize) {
+    /// Updates the list of a queue after reads have left it.
+    fn note_forgotten(&mut self, queue: &[u8]) {
         let Some(open) = self.open.get_mut(queue) else { return };
-        self.open_bytes -= OPEN_READ_BYTES * count;
+        self.open_bytes -= open_list_bytes(queue, open);
         if open.is_empty() {
             self.open.remove(queue);
-            self.open_bytes -= open_queue_bytes(queue);
-        } else if open.capacity() > 4 * open.len() {
-            // The list moves to another place. It moves only after at least half of its reads have
-            // left it, because very many of them take long to move.
-            open.shrink_to(2 * open.len());
+        } else {
+            give_room_back(open);
+            self.open_bytes += open_list_bytes(queue, open);
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-use crate::client::{OPEN_QUEUES_MAX, OPEN_READ_BYTES, open_queue_bytes};
+use crate::client::{OPEN_QUEUES_MAX, give_room_back, open_list_bytes};
 
 /// To prune the lists means to remove reads that have ended. A connection with fewer reads than
 /// this does not prune.
@@ -95,13 +95,15 @@ impl OpenReads {
             self.prune(PRUNED_PER_READ, holder, turn);
         }
         if let Some(leases) = self.by_queue.get_mut(queue) {
+            let before = open_list_bytes(queue, leases);
             leases.push_back(lease);
+            self.bytes += open_list_bytes(queue, leases) - before;
         } else {
-            self.by_queue.insert(queue.into(), [lease].into());
-            self.bytes += open_queue_bytes(queue);
+            let leases = VecDeque::from([lease]);
+            self.bytes += open_list_bytes(queue, &leases);
+            self.by_queue.insert(queue.into(), leases);
         }
         self.count += 1;
-        self.bytes += OPEN_READ_BYTES;
     }
 
     /// Checks this many reads, and continues where the last call has stopped.
@@ -135,6 +137,7 @@ impl OpenReads {
     /// order does not matter otherwise.
     fn check_oldest(&mut self, queue: &[u8], count: usize, holder: SessionId, turn: &mut Turn<'_>) {
         let Some(leases) = self.by_queue.get_mut(queue) else { return };
+        self.bytes -= open_list_bytes(queue, leases);
         let before = leases.len();
         let count = count.min(before);
         turn.count_work(count);
@@ -143,12 +146,12 @@ impl OpenReads {
             let oldest = leases.pop_front();
             leases.extend(oldest.filter(|lease| caller.holds(*lease)));
         }
-        let ended = before - leases.len();
-        self.count -= ended;
-        self.bytes -= ended * OPEN_READ_BYTES;
+        self.count -= before - leases.len();
         if leases.is_empty() {
             self.by_queue.remove(queue);
-            self.bytes -= open_queue_bytes(queue);
+        } else {
+            give_room_back(leases);
+            self.bytes += open_list_bytes(queue, leases);
         }
     }
 }

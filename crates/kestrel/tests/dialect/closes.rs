@@ -91,6 +91,18 @@ fn the_other_reads_stay_open_and_are_closed_in_their_order() {
 }
 
 #[test]
+fn the_room_of_a_long_list_counts_as_memory_until_the_list_gives_it_back() {
+    let mut world = start();
+    let client = open_by_memcache(&mut world);
+    let before = world.held_bytes(client);
+    // The list keeps its room while it needs more than a quarter of it.
+    assert_eq!(world.say(client, "confirm q 11000\r\n"), "END\r\n");
+    assert_eq!(world.held_bytes(client), before);
+    assert_eq!(world.say(client, "confirm q 8900\r\n"), "END\r\n");
+    assert!(world.held_bytes(client) < before / 50);
+}
+
+#[test]
 fn a_server_that_stops_does_not_say_that_all_reads_are_closed() {
     let memcache: fn(&mut World) -> usize = open_by_memcache;
     for (open, request, answer) in [

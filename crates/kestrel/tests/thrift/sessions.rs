@@ -395,6 +395,30 @@ fn open_reads_count_as_memory_of_their_connection_until_they_have_ended() {
 }
 
 #[test]
+fn the_room_of_a_list_of_open_reads_counts_as_memory_until_it_is_given_back() {
+    let (mut world, server) = start();
+    let rule = Rule::new(["q"], [Setting::OpenMax(1_000_000)]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let client = connect(&server, &mut world);
+    assert_eq!(ask(&mut world, client, &put("q", &vec![&b"x"[..]; 50_000])), "put 50000");
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        open.extend(ids(world.ask(client, &get("q", 1_000, 0, 60_000))));
+    }
+    let before = world.held_bytes(client);
+    assert_eq!(ask(&mut world, client, &confirm(&open)), "confirm 20000");
+    // Each further read lets the connection check two of the others.
+    for batch in 0..30 {
+        let open = ids(world.ask(client, &get("q", 1_000, 0, 60_000)));
+        assert_eq!(ask(&mut world, client, &confirm(&open)), "confirm 1000");
+        // The list keeps its room while it needs more than a quarter of it.
+        assert!(batch > 0 || world.held_bytes(client) >= before);
+    }
+    let held = world.held_bytes(client);
+    assert!(held < before / 4, "{held} of {before} bytes");
+}
+
+#[test]
 fn a_thrift_connection_has_open_reads_of_a_bounded_number_of_queues() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);
