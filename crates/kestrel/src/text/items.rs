@@ -9,8 +9,12 @@ use crate::line::without_cr;
 /// many steps. The server's usual pieces of input have this size, too.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// A list of items, from its first byte to its complete arrival. Each byte is searched only once
-/// for a line end, even if an item is long.
+/// The list keeps the ends of items of at least this many bytes, because a second search for the end of
+/// many megabytes takes milliseconds. The ends of all items could take more memory than the items.
+const LONG_BYTES: usize = 64 << 10;
+
+/// A list of items, from its first byte to its complete arrival. While it arrives, each byte is
+/// searched only once for a line end, even if an item is long.
 #[derive(Debug, Default)]
 pub(crate) struct ItemList {
     /// Complete items, each with a line feed, and then the beginning of the next item.
@@ -19,8 +23,10 @@ pub(crate) struct ItemList {
     line_start: usize,
     /// The offset of the next item of a complete list.
     next: usize,
-    /// The end of this item, if a search has found it.
+    /// The end of this item, if it is known.
     next_end: Option<usize>,
+    /// The ends of the items of at least [`LONG_BYTES`], in their order.
+    long_ends: Vec<usize>,
 }
 
 /// The result of adding bytes.
@@ -50,6 +56,9 @@ impl ItemList {
                 self.bytes.truncate(self.line_start);
                 return Progress::Ended(used);
             }
+            if line.len() >= LONG_BYTES {
+                self.long_ends.push(line_end);
+            }
             self.bytes.truncate(line_end);
             self.bytes.push(b'\n');
             self.line_start = self.bytes.len();
@@ -71,17 +80,23 @@ impl ItemList {
 
     /// Number of bytes of memory for the items.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        room_bytes(&self.bytes)
+        room_bytes(&self.bytes) + self.long_ends.capacity() * size_of::<usize>()
     }
 
     /// The next item of a complete list, until [`Self::pass_item`].
     pub(crate) fn next_item(&mut self) -> Option<&[u8]> {
-        let end = match self.next_end {
-            Some(end) => end,
-            None => self.next + memchr::memchr(b'\n', &self.bytes[self.next..])?,
-        };
+        let end = self.next_end.or_else(|| self.find_end())?;
         self.next_end = Some(end);
         Some(&self.bytes[self.next..end])
+    }
+
+    fn find_end(&self) -> Option<usize> {
+        let rest = &self.bytes[self.next..];
+        if let Some(length) = memchr::memchr(b'\n', &rest[..rest.len().min(LONG_BYTES)]) {
+            return Some(self.next + length);
+        }
+        let passed = self.long_ends.partition_point(|end| *end < self.next);
+        self.long_ends.get(passed).copied()
     }
 
     /// Goes on to the item after the next one.
@@ -126,6 +141,15 @@ mod tests {
         }
         assert_eq!(gathered(b"\nx", 5), (Vec::new(), Some(1)));
         assert_eq!(gathered(b"one\ntwo\n", 3), (Vec::new(), None));
+    }
+
+    #[test]
+    fn long_items_and_short_ones_are_found_in_their_order() {
+        let lengths = [1, LONG_BYTES, 2, LONG_BYTES - 1, LONG_BYTES + 1, 3 * LONG_BYTES, 1];
+        let items = Vec::from(lengths.map(|length| vec![b'x'; length]));
+        let mut bytes = items.join(&b'\n');
+        bytes.extend_from_slice(b"\r\n\n");
+        assert_eq!(gathered(&bytes, PIECE_BYTES), (items, Some(bytes.len())));
     }
 
     #[test]
