@@ -204,10 +204,14 @@ pub fn make_room(buffer: &mut Vec<u8>, count: usize, bytes_max: usize) {
     }
 }
 
-/// The memory of a buffer that [`make_room`] has grown, in bytes. Pages beyond its bytes take no
-/// memory.
+/// The memory of a buffer that [`make_room`] has grown, in bytes. Pages of a large buffer beyond its
+/// bytes take no memory. All room of a smaller one counts: the allocator often has it from a buffer that
+/// was freed.
 pub fn room_bytes(buffer: &Vec<u8>) -> usize {
-    buffer.capacity().min(buffer.len().next_multiple_of(PAGE_BYTES))
+    match buffer.capacity() {
+        room if room < MOVED_BYTES_MAX => room,
+        room => room.min(buffer.len().next_multiple_of(PAGE_BYTES)),
+    }
 }
 
 #[cfg(test)]
@@ -231,6 +235,14 @@ mod tests {
         assert_eq!(body.complete(&[0; 100]), (100, None));
         assert_eq!(body.complete(&[0; 100]), (100, None));
         assert!(body.buffered_bytes() <= 200);
+    }
+
+    #[test]
+    fn all_room_of_a_small_buffer_counts_as_memory() {
+        let mut body = BodyBuffer::new(1 << 30);
+        body.push(&vec![0; 100_000]);
+        body.push(&[0]);
+        assert!((200_000..=200_002).contains(&body.buffered_bytes()), "{}", body.buffered_bytes());
     }
 
     #[test]
