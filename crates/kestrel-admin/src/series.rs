@@ -3,7 +3,7 @@
 use broker::Millis;
 
 use crate::name_list::NameList;
-use crate::snapshot::{Counts, Snapshot};
+use crate::snapshot::{Counts, Snapshot, json_bytes};
 
 /// Number of values in a series.
 const POINTS: usize = 60;
@@ -12,7 +12,7 @@ const MINUTE_MS: u64 = 60_000;
 /// ones get a series, in this order: the server's numbers, the queues' counters by name, the
 /// queues' gauges.
 const SERIES_MAX: usize = 10_000;
-/// Limit of the bytes of all names, because queue names can be long.
+/// Limit of the bytes of all names, as JSON writes them, because queue names can be long.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// All series.
@@ -85,7 +85,7 @@ impl Series {
         let all = counters.chain(gauges).chain(metrics).chain(of_queues);
         let mut names_bytes = 0;
         let in_bounds = all.take(SERIES_MAX).take_while(|(name, _)| {
-            names_bytes += name.len();
+            names_bytes += json_bytes(name);
             names_bytes <= NAMES_BYTES_MAX
         });
         let mut added: Vec<(String, f64)> = in_bounds.collect();

@@ -427,7 +427,7 @@ fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
 }
 
 /// The bytes of a name in JSON, without the quotes. A control character takes six bytes.
-fn json_bytes(name: &str) -> usize {
+pub(crate) fn json_bytes(name: &str) -> usize {
     Value::from(name).to_string().len() - 2
 }
 

@@ -551,6 +551,19 @@ fn long_names_do_not_make_an_answer_long() {
 }
 
 #[test]
+fn long_names_do_not_make_the_list_of_series_long() {
+    let world = World::new();
+    let mut turn = world.broker.turn(Millis(START_MS));
+    for number in 0..60 {
+        add_item(&mut turn, &format!("{number:02}{}", "\u{1}".repeat(166)));
+    }
+    drop(turn);
+    let (status, text) = world.ask("/graph_data");
+    assert_eq!(status, 200);
+    assert!((1_000_000..1_100_000).contains(&text.len()), "{}", text.len());
+}
+
+#[test]
 fn history_is_in_the_account_and_the_oldest_namespace_makes_room() {
     let world = World::new();
     let mut turn = world.broker.turn(Millis(START_MS));
