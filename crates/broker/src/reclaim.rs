@@ -68,21 +68,23 @@ impl Shared {
         let Some(log) = &self.log else { return Ok(false) };
         // Turns do this, too. But perhaps no client comes.
         self.write_owed(now);
-        let mut rewrites = false;
-        let done = self.reclaim_some(log, now, &mut rewrites);
-        self.loads.hold_cold(rewrites && self.memory.memory().is_full());
+        let mut written = 0;
+        let done = self.reclaim_some(log, now, &mut written);
+        let goes_on = matches!(done, Ok(true));
+        let is_awaited = goes_on && self.memory.memory().is_full();
+        self.loads.note_written(if is_awaited { written } else { 0 });
         // Clients rest only for a reclaim that makes progress.
-        let rests = if matches!(done, Ok(true)) { log.reclaim_lag() } else { 0 };
+        let rests = if goes_on { log.reclaim_lag() } else { 0 };
         self.reclaim_rests.store(rests, Ordering::Relaxed);
         done
     }
 
-    /// `rewrites` tells whether the work was to write changed jobs again.
+    /// Counts the changed jobs that it has written again in `written`.
     fn reclaim_some(
         &self,
         log: &Log,
         now: Millis,
-        rewrites: &mut bool,
+        written: &mut usize,
     ) -> Result<bool, ReclaimError> {
         self.rescue_again_if_due(log, now);
         if let Some(segment) = log.unreadable_segment() {
@@ -95,9 +97,7 @@ impl Shared {
         let mut unfinished = lock(&self.reclaim_slice);
         if unfinished.is_none() {
             if !log.reclaim_wanted() {
-                let done = self.rewrite_step(log, now);
-                *rewrites = matches!(done, Ok(true));
-                return done;
+                return self.rewrite_step(log, now, written);
             }
             // The step can take long if it must read, so shorter rests begin before it.
             self.reclaim_rests.fetch_min(log.reclaim_lag(), Ordering::Relaxed);

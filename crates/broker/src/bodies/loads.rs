@@ -45,6 +45,10 @@ const SLICE_BODIES: usize = 1024;
 /// long, which takes 0.3 to 3 µs: so a turn takes at most 0.8 ms. Turns can follow each other
 /// without a pause. If another thread waits, the lock passes on after half a millisecond.
 pub(crate) const TURN_JOBS: usize = 256;
+/// While changed jobs are written again at the limit of memory, cold jobs are loaded once for so many of
+/// them: twice as many as a block has. So changed jobs become fewer, even if clients change all jobs that
+/// are loaded for them.
+const WRITTEN_PER_LOAD: usize = 2 * TURN_JOBS;
 /// The rest of bodies for which there is no descriptor, in milliseconds. Others can close a file at
 /// any moment, clients wait, and an attempt is only a call to the disk.
 const REST_MS: u64 = 100;
@@ -112,8 +116,9 @@ struct State {
     searches: BTreeMap<u64, Search>,
     /// A thread searches now.
     is_searching: bool,
-    /// See [`Loads::hold_cold`].
-    holds_cold: bool,
+    /// How many changed jobs were written again since the last load of cold jobs. `None`: loads do not
+    /// wait for them. See [`Loads::note_written`].
+    written: Option<usize>,
     /// The last cold jobs were those of a list, so a search is next.
     search_is_next: bool,
     /// The last work was for a line of bodies, so the next work is for cold jobs.
@@ -216,7 +221,7 @@ impl State {
 
     /// The next cold jobs. Lists and searches take turns, so that neither waits for all the others.
     fn next_cold(&mut self) -> Option<ColdLoad> {
-        if self.holds_cold {
+        if !self.may_load_cold() {
             // The jobs of these sessions are there already.
             let is_wake = matches!(self.lists.front(), Some(ColdLoad::Wake(_)));
             return if is_wake { self.lists.pop_front() } else { None };
@@ -227,7 +232,15 @@ impl State {
             self.next_list().or_else(|| self.next_search())
         };
         self.search_is_next = !matches!(load, None | Some(ColdLoad::Job(_)));
+        if !matches!(load, None | Some(ColdLoad::Wake(_))) {
+            self.written = self.written.map(|_| 0);
+        }
         load
+    }
+
+    /// Whether enough changed jobs were written again since the last load of cold jobs.
+    fn may_load_cold(&self) -> bool {
+        self.written.is_none_or(|written| written >= WRITTEN_PER_LOAD)
     }
 
     /// The first cold jobs whose queue no thread works for. Only a few are in front of them, because
@@ -345,12 +358,17 @@ impl Loads {
         self.change(|state| state.add_cold(load));
     }
 
-    /// Lets the threads load no cold jobs, or load them again. While memory is full, the loads wait for
-    /// the jobs that are written again. Otherwise clients could bring jobs into memory, and change them,
-    /// faster than changed jobs can become cold.
-    pub(crate) fn hold_cold(&self, holds: bool) {
-        let held = std::mem::replace(&mut self.state().holds_cold, holds);
-        if held && !holds {
+    /// Notes that so many changed jobs were just written again, at the limit of memory. 0: loads need not
+    /// wait for such jobs now. Until then, there is one load of cold jobs for each [`WRITTEN_PER_LOAD`]
+    /// of them. Otherwise clients could bring jobs into memory, and change them, faster than changed jobs
+    /// can become cold.
+    pub(crate) fn note_written(&self, jobs: usize) {
+        let mut state = self.state();
+        let waited = !state.may_load_cold();
+        state.written = (jobs > 0).then(|| state.written.unwrap_or(0) + jobs);
+        let goes_on = waited && state.may_load_cold();
+        drop(state);
+        if goes_on {
             self.changed.notify_all();
         }
     }

@@ -36,9 +36,14 @@ pub(crate) struct Rewrite {
 }
 
 impl Shared {
-    /// Writes some changed jobs again. Returns false if there is nothing to do now, or if the log has no
-    /// room. Does not hold the broker's lock while it reads.
-    pub(super) fn rewrite_step(&self, log: &Log, now: Millis) -> Result<bool, ReclaimError> {
+    /// Writes some changed jobs again, and counts them in `written`. Returns false if there is nothing to
+    /// do now, or if the log has no room. Does not hold the broker's lock while it reads.
+    pub(super) fn rewrite_step(
+        &self,
+        log: &Log,
+        now: Millis,
+        written: &mut usize,
+    ) -> Result<bool, ReclaimError> {
         if self.disk.is_critical() {
             return Ok(false);
         }
@@ -50,7 +55,7 @@ impl Shared {
         // A job without a body is left out, and comes again in the next pass.
         jobs.read_bodies(log);
         let mut turn = self.turn(now);
-        turn.core.write_again(log, &jobs)
+        turn.core.write_again(log, &jobs, written)
     }
 }
 
@@ -96,9 +101,15 @@ impl Core {
         location.is_some_and(|location| location.needs_slot()) && self.engine.may_be_cold(slot)
     }
 
-    /// Writes these jobs again. Returns false if the log has no room now. The reserve of the log is for
-    /// finishes and for reclaim, which frees segments. So a job needs the room of a put.
-    fn write_again(&mut self, log: &Log, jobs: &JobsToWrite) -> Result<bool, ReclaimError> {
+    /// Writes these jobs again, and counts them in `written`. Returns false if the log has no room now.
+    /// The reserve of the log is for finishes and for reclaim, which frees segments. So a job needs the
+    /// room of a put.
+    fn write_again(
+        &mut self,
+        log: &Log,
+        jobs: &JobsToWrite,
+        written: &mut usize,
+    ) -> Result<bool, ReclaimError> {
         let now_ms = self.begin_writing();
         for job in &jobs.0 {
             let Some(body) = &job.body else { continue };
@@ -110,6 +121,7 @@ impl Core {
             {
                 return Ok(false);
             }
+            *written += 1;
         }
         Ok(true)
     }

@@ -5,8 +5,8 @@ use super::*;
 /// Much longer than the entry of a change.
 const BODY: [u8; 1000] = [7; 1000];
 
-/// Puts jobs, and buries all of them.
-fn bury_all(broker: &Broker) -> Vec<JobId> {
+/// Puts jobs.
+fn put_all(broker: &Broker) -> (SessionId, Vec<JobId>) {
     let session = broker.turn(NOW).open_session(0);
     let mut ids = Vec::new();
     for number in 0..JOBS {
@@ -16,23 +16,34 @@ fn bury_all(broker: &Broker) -> Vec<JobId> {
             work(broker);
         }
     }
-    for id in &ids {
-        assert_eq!(take_at(broker, session, NOW), Some(*id));
-        broker.turn(NOW).caller(session).bury(*id, 1).value.expect("the session holds it");
-        if id.0 % 100 == 0 {
+    (session, ids)
+}
+
+/// Buries these jobs, which are in memory.
+fn bury<'a>(broker: &Broker, session: SessionId, ids: impl Iterator<Item = &'a JobId>) {
+    for id in ids {
+        let mut turn = broker.turn(NOW);
+        turn.caller(session).take_job(*id).value.expect("it is ready");
+        turn.caller(session).bury(*id, 1).value.expect("the session holds it");
+        drop(turn);
+        if id.0 % 100 < 2 {
             work(broker);
         }
     }
     work(broker);
-    ids
+}
+
+/// One step of reclaim, or of the pass that writes changed jobs again.
+fn reclaim(broker: &Broker, now: Millis) -> bool {
+    let has_worked = broker.reclaim_step(now).expect("the disk works");
+    broker.commit_step(now).expect("the disk works");
+    broker.prepare_step().expect("the disk works");
+    has_worked
 }
 
 /// Does the work of the background at this moment.
 fn work_behind(broker: &Broker, now: Millis) {
-    while broker.reclaim_step(now).expect("the disk works") {
-        broker.commit_step(now).expect("the disk works");
-        broker.prepare_step().expect("the disk works");
-    }
+    while reclaim(broker, now) {}
     broker.commit_step(now).expect("the disk works");
     while broker.index_step().expect("the disk works") {}
     while broker.cool_step(now) {}
@@ -44,7 +55,8 @@ fn changed_jobs_become_cold_although_they_make_little_garbage() {
     for restarts in [false, true] {
         let disk = log::FaultDisk::new(31, 64 << 20);
         let mut broker = open(&disk);
-        let ids = bury_all(&broker);
+        let (session, ids) = put_all(&broker);
+        bury(&broker, session, ids.iter());
         work_behind(&broker, NOW);
         assert_eq!(broker.cold_jobs(), 0, "no index describes them");
         if restarts {
@@ -69,4 +81,30 @@ fn changed_jobs_become_cold_although_they_make_little_garbage() {
         let first = broker.turn(now).caller(session).first_used_id(State::Buried).value;
         assert_eq!(first.ok(), Some(ids[0]));
     }
+}
+
+#[test]
+fn at_the_limit_a_cold_job_is_loaded_before_all_changed_jobs_are_written_again() {
+    let disk = log::FaultDisk::new(34, 64 << 20);
+    let broker = open(&disk);
+    let (session, ids) = put_all(&broker);
+    // Each segment keeps other jobs, so that reclaim need not begin.
+    bury(&broker, session, ids[..4000].iter().step_by(2));
+    work_behind(&broker, NOW);
+    broker.set_memory_limit(Some(1));
+    let now = Millis(NOW.0 + 1000);
+    while broker.load_step(now) {}
+    assert!(reclaim(&broker, now), "changed jobs are written again");
+    let wanted = ids[3001];
+    assert!(!broker.turn(now).caller(session).is_job_at_hand(wanted), "it is cold");
+    let mut steps = 1;
+    while !broker.load_step(now) {
+        assert!(reclaim(&broker, now), "the load has waited for all of them");
+        steps += 1;
+    }
+    // A step writes at most 128 jobs, and the load waits for 512.
+    assert!(steps >= 4, "{steps} steps");
+    assert!(broker.turn(now).caller(session).is_job_at_hand(wanted));
+    assert!(reclaim(&broker, now), "some are left");
+    broker.turn(now).check_invariants();
 }

@@ -41,17 +41,24 @@ fn cold_jobs_of_a_busy_queue_come_when_its_thread_ends() {
 }
 
 #[test]
-fn cold_jobs_that_are_held_wait_but_not_the_sessions_whose_jobs_are_there() {
-    let mut state = State::default();
-    let list = JobList { queue: QueueId(1), state: engine::State::Ready };
-    state.add_cold(ColdLoad::List(list));
-    state.holds_cold = true;
-    assert!(state.take().is_none());
-    state.add_cold(ColdLoad::Wake(list));
-    assert!(matches!(state.take(), Some(Work::Cold(ColdLoad::Wake(_)))));
-    assert!(state.take().is_none());
-    state.holds_cold = false;
-    assert!(matches!(state.take(), Some(Work::Cold(ColdLoad::List(_)))));
+fn cold_jobs_wait_for_changed_jobs_that_are_written_again() {
+    let loads = Loads::default();
+    let [first, second] = [1, 2].map(QueueId);
+    let list = |queue| JobList { queue, state: engine::State::Ready };
+    loads.add_cold(ColdLoad::List(list(first)));
+    loads.add_cold(ColdLoad::List(list(second)));
+    loads.note_written(WRITTEN_PER_LOAD - 1);
+    assert!(loads.take().is_none());
+    loads.add_cold(ColdLoad::Wake(list(second)));
+    assert!(matches!(loads.take(), Some(Work::Cold(ColdLoad::Wake(_)))));
+    assert!(loads.take().is_none());
+    loads.note_written(1);
+    loads.add_cold(ColdLoad::Wake(list(second)));
+    assert!(matches!(loads.take(), Some(Work::Cold(ColdLoad::Wake(_)))), "it needs none of them");
+    assert!(matches!(loads.take(), Some(Work::Cold(ColdLoad::List(load))) if load.queue == first));
+    assert!(loads.take().is_none(), "the next one waits for others");
+    loads.note_written(0);
+    assert!(matches!(loads.take(), Some(Work::Cold(ColdLoad::List(load))) if load.queue == second));
 }
 
 #[test]
