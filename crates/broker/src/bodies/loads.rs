@@ -40,10 +40,11 @@ const THREADS: usize = 2;
 const STEP_BYTES_MAX: u64 = 1 << 20;
 /// The loader reads at most this many bodies before it passes them on.
 const SLICE_BODIES: usize = 1024;
-/// One turn of a thread that loads jobs, or makes them cold, works on at most this many. The log's
-/// index has as many in a block. For each job, the thread reads memory that nobody has used for
-/// long, which takes 0.3 to 3 µs: so a turn takes at most 0.8 ms. Turns can follow each other
-/// without a pause. If another thread waits, the lock passes on after half a millisecond.
+/// One turn of a thread that loads jobs, makes them cold, or looks for changed ones, works on at most
+/// this many. The log's index has as many in a block. For each job, the thread reads memory that
+/// nobody has used for long, which takes 0.3 to 3 µs: so a turn takes at most 0.8 ms. Turns can
+/// follow each other without a pause. If another thread waits, the lock passes on after half a
+/// millisecond.
 pub(crate) const TURN_JOBS: usize = 256;
 /// While changed jobs are written again at the limit of memory, cold jobs are loaded once for so many of
 /// them: twice as many as a block has. So changed jobs become fewer, even if clients change all jobs that

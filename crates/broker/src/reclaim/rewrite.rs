@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use engine::{JobSlot, Millis};
 use log::{Log, ReclaimError};
 
+use crate::bodies::loads::TURN_JOBS;
 use crate::broker::Shared;
 use crate::core::{Core, Mover};
 use crate::reclaim::written::JobsToWrite;
@@ -18,6 +19,12 @@ use crate::reclaim::written::JobsToWrite;
 /// The time between two passes over all changed jobs. A job is written again only if it has not changed
 /// between two passes. Otherwise one that clients change all the time would be written all the time.
 const REST_MS: u64 = 1000;
+/// Some changed jobs can never become cold, for example dead letters. After a pass that wrote less than
+/// an eighth of the jobs that it looked at, the time doubles, up to this. A pass over a million such jobs
+/// takes about a quarter of a second.
+const REST_MAX_MS: u64 = 16_000;
+/// See [`REST_MAX_MS`].
+const WORTH_PART: usize = 8;
 /// One turn looks at no more pages of the table of locations. A page takes up to 5 us.
 const PAGES_PER_TURN: usize = 64;
 /// While memory is not full, there is no rewrite if fewer jobs in memory have changed than all of them
@@ -31,8 +38,23 @@ pub(crate) struct Rewrite {
     page: usize,
     /// The jobs of the page before it that are still to be written.
     found: VecDeque<JobSlot>,
+    /// The jobs that the pass has looked at so far, and those of them that it has written again.
+    looked: usize,
+    written: usize,
     /// The pass begins at this moment.
     begins: Millis,
+    /// The time from the end of the last pass to this moment.
+    rest_ms: u64,
+}
+
+impl Rewrite {
+    /// The pass after this one, which ends now.
+    fn next_pass(&self, now: Millis) -> Self {
+        let is_worth_it = self.written * WORTH_PART >= self.looked;
+        let rest_ms = if is_worth_it { REST_MS } else { self.rest_ms * 2 };
+        let rest_ms = rest_ms.clamp(REST_MS, REST_MAX_MS);
+        Self { begins: Millis(now.0 + rest_ms), rest_ms, ..Self::default() }
+    }
 }
 
 impl Shared {
@@ -81,16 +103,17 @@ impl Core {
             }
             let page = self.rewrite.page;
             if page >= self.ledger.locations.pages() {
-                self.rewrite = Rewrite { begins: Millis(now.0 + REST_MS), ..Rewrite::default() };
+                self.rewrite = self.rewrite.next_pass(now);
                 return None;
             }
             self.rewrite.found = self.ledger.locations.sweep_changed(page).into();
             self.rewrite.page = page + 1;
         }
         let mut found = std::mem::take(&mut self.rewrite.found);
-        let mut slots =
-            std::iter::from_fn(|| found.pop_front()).filter(|slot| self.may_be_rewritten(*slot));
-        let jobs = self.jobs_to_write(&mut slots);
+        let found_before = found.len();
+        let looked = std::iter::from_fn(|| found.pop_front()).take(TURN_JOBS);
+        let jobs = self.jobs_to_write(&mut looked.filter(|slot| self.may_be_rewritten(*slot)));
+        self.rewrite.looked += found_before - found.len();
         self.rewrite.found = found;
         Some(jobs)
     }
@@ -122,6 +145,7 @@ impl Core {
                 return Ok(false);
             }
             *written += 1;
+            self.rewrite.written += 1;
         }
         Ok(true)
     }

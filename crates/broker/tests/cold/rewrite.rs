@@ -108,3 +108,26 @@ fn at_the_limit_a_cold_job_is_loaded_before_all_changed_jobs_are_written_again()
     assert!(reclaim(&broker, now), "some are left");
     broker.turn(now).check_invariants();
 }
+
+#[test]
+fn passes_over_jobs_that_can_never_become_cold_become_rare() {
+    let disk = log::FaultDisk::new(35, 64 << 20);
+    let broker = open(&disk);
+    let (session, ids) = put_all(&broker);
+    for id in &ids {
+        // A dead letter stays in memory.
+        broker.turn(NOW).caller(session).set_aside_job(*id).value.expect("it is ready");
+        if id.0 % 100 == 0 {
+            work(&broker);
+        }
+    }
+    work_behind(&broker, NOW);
+    // Each of these passes is in vain. Between two of them, there is nothing to do.
+    for seconds in [1, 3, 7, 15] {
+        let now = Millis(NOW.0 + seconds * 1000);
+        assert!(!reclaim(&broker, Millis(now.0 - 1)), "before {seconds} s");
+        assert!(reclaim(&broker, now), "after {seconds} s");
+        work_behind(&broker, now);
+    }
+    assert_eq!(broker.cold_jobs(), 0);
+}
