@@ -159,10 +159,11 @@ impl Engine {
             }
             // The session does not hold the item.
             Choice::Queue(_, ReadMode::Finish | ReadMode::Peek) => false,
-            Choice::Job(id) => {
-                let queue = self.slot(id).ok().map(|slot| &self.queues[self.jobs[slot].queue()]);
-                queue.is_none_or(|queue| queue.cold().is_some())
-            }
+            // No session gets a job that does not exist, or that is leased.
+            Choice::Job(id) => self.slot(id).is_ok_and(|slot| {
+                let job = &self.jobs[slot];
+                job.state() != State::Leased && self.queues[job.queue()].cold().is_some()
+            }),
         }
     }
 
