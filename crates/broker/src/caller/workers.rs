@@ -1,7 +1,7 @@
 //! Workers, as in Gearman. A worker registers for queues, sleeps until a job wakes it, takes jobs,
 //! and reports on them.
 
-use engine::{Body, Choice, GrabOrder, Handout, JobId, Need, News, NotFound, Patience, Tags, Take};
+use engine::{Body, Choice, GrabOrder, Handout, JobId, News, NotFound, Patience, Tags, Take};
 
 use super::holds_logged;
 use crate::{Answer, Caller, Position, Refusal};
@@ -45,7 +45,8 @@ impl Caller<'_> {
     }
 
     /// Takes the next job of the registered queues, if any. If the worker was asleep, it is now
-    /// awake. At the limit of memory, a worker that holds many jobs gets no other one while jobs are cold.
+    /// awake. At the limit of memory, a worker that holds many jobs gets no other one of a queue with cold
+    /// jobs.
     pub fn take_registered(&mut self, order: GrabOrder) -> Answer<Option<Assignment<'_>>> {
         let choice = Choice::Registered(order);
         let must_finish = self.must_finish_first(choice);
@@ -68,10 +69,9 @@ impl Caller<'_> {
     /// Puts a worker to sleep, if there is no job for it. Returns whether the worker sleeps now.
     /// [`crate::Event::WorkToDo`] will wake a sleeping worker.
     pub fn sleep(&mut self) -> bool {
-        let must_finish = self.must_finish_first(Choice::Registered(GrabOrder::NewestFirst));
-        if must_finish && self.core.engine.missing(self.session, Need::Sleep).is_some() {
-            // Its sleep would load a job that it must not take. As beside a job in memory, it stays awake:
-            // nothing would wake it when it has finished its jobs.
+        if self.must_finish_first(Choice::Registered(GrabOrder::NewestFirst)) {
+            // There is a job for it, which it must not take yet. It stays awake, because nothing would wake
+            // it when it has finished its jobs. Until then it can ask again and again, and in vain.
             return false;
         }
         self.core.engine.sleep(self.session)

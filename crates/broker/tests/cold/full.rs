@@ -66,8 +66,11 @@ fn at_the_limit_a_session_that_holds_many_jobs_gets_no_other_one_beside_cold_job
 #[test]
 fn at_the_limit_a_worker_that_holds_many_jobs_stays_awake_beside_cold_jobs() {
     let (broker, ids) = with_cold_head();
-    broker.set_memory_limit(Some(1));
     let worker = broker.turn(NOW).open_worker_session(0);
+    broker.turn(NOW).caller(worker).use_queue(b"other");
+    let put = broker.turn(NOW).caller(worker).put(NewJob::default(), b"another"[..].into());
+    let other = put.value.expect("there is room");
+    broker.set_memory_limit(Some(1));
     broker.turn(NOW).caller(worker).register(b"default", None);
     let grab = || {
         while !broker.turn(NOW).caller(worker).is_at_hand(Need::Registered) {
@@ -85,8 +88,14 @@ fn at_the_limit_a_worker_that_holds_many_jobs_stays_awake_beside_cold_jobs() {
     let mut turn = broker.turn(NOW);
     assert!(turn.caller(worker).is_at_hand(Need::Sleep), "no load is needed");
     assert!(!turn.caller(worker).sleep(), "nothing would wake it");
-    turn.caller(worker).finish(ids[0]).value.expect("it holds the job");
+    // The newest registration comes first.
+    turn.caller(worker).register(b"other", None);
     drop(turn);
+    assert_eq!(grab(), Some(other), "its queue has no cold jobs");
+    assert_eq!(grab(), None);
+    for id in &ids[..2] {
+        broker.turn(NOW).caller(worker).finish(*id).value.expect("it holds the job");
+    }
     assert_eq!(grab(), Some(ids[FULL_MEMORY_LEASES]));
     broker.turn(NOW).check_invariants();
 }

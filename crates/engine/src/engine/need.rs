@@ -6,7 +6,7 @@ use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
 use crate::jobs::{JobList, State};
 use crate::limits::FULL_MEMORY_LEASES;
-use crate::queues::{Queue, ReadyKey};
+use crate::queues::{Cold, Queue, ReadyKey};
 use crate::sessions::ReadMode;
 
 /// What a request needs in memory.
@@ -146,14 +146,18 @@ impl Engine {
         if self.jobs.blocks().is_empty() || !holds_many() {
             return false;
         }
-        let may_load = |queue: &Queue| queue.cold().is_some_and(|cold| cold.has_waiting());
+        let may_load = |queue: &Queue| queue.cold().is_some_and(Cold::has_waiting);
         match choice {
             Choice::Watched => {
                 let watched = self.sessions[session].watched();
                 self.stocked(watched).any(|queue| may_load(&self.queues[queue]))
             }
-            // A worker can be registered for thousands of queues.
-            Choice::Registered(_) => true,
+            // A worker can be registered for thousands of queues. So only the one that its next job comes
+            // from counts.
+            Choice::Registered(_) => {
+                let next = self.next_supplier_if_loaded(session);
+                next.is_some_and(|(_, found)| may_load(&self.queues[found.queue]))
+            }
             Choice::Queue(name, ReadMode::Open { .. }) => {
                 self.queue_to_read(name).is_some_and(|queue| may_load(&self.queues[queue]))
             }
