@@ -3,8 +3,8 @@
 //! An index describes each job as its entry in the log does. So a job that has changed cannot become
 //! cold before it has a new entry. Reclaim writes one, but a change is often a small entry beside a
 //! large job: changed jobs can fill the memory long before there is enough garbage for reclaim. So if
-//! they take a large part of the memory of jobs, or if memory is full, a rewrite writes them again,
-//! wherever they are.
+//! the records of jobs exceed their limit, and changed jobs are a large part of them or memory is full,
+//! a rewrite writes changed jobs again, wherever they are.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,7 @@ use log::{Log, ReclaimError};
 use crate::bodies::loads::TURN_JOBS;
 use crate::broker::Shared;
 use crate::core::{Core, Mover};
+use crate::ledger::locations::Location;
 use crate::reclaim::written::JobsToWrite;
 
 /// The time between two passes over all changed jobs. A job is written again only if it has not changed
@@ -87,7 +88,9 @@ impl Core {
         // Takes change jobs, too, but a leased job cannot become cold.
         let changed = self.ledger.locations.changed().saturating_sub(self.engine.totals().leased);
         let is_large_part = changed * CHANGED_PART >= self.ledger.locations.count();
-        changed > 0 && (is_large_part || is_full) && self.has_too_many_jobs(true)
+        // Only above the limit do jobs begin to become cold. A job that stays in memory anyway need not be
+        // written again.
+        changed > 0 && (is_large_part || is_full) && self.has_too_many_jobs(false)
     }
 
     /// Moves the progress of the pass, and returns the next jobs, if any. `None`: the pass has ended, or
@@ -121,7 +124,7 @@ impl Core {
     /// Whether this job can become cold when it is written again.
     fn may_be_rewritten(&self, slot: JobSlot) -> bool {
         let location = self.ledger.locations.get(slot);
-        location.is_some_and(|location| location.needs_slot()) && self.engine.may_be_cold(slot)
+        location.is_some_and(Location::needs_slot) && self.engine.may_be_cold(slot)
     }
 
     /// Writes these jobs again, and counts them in `written`. Returns false if the log has no room now.
