@@ -100,6 +100,8 @@ struct State {
     /// The sectors that cannot be read, as pairs of an inode and a sector.
     bad_sectors: BTreeSet<(usize, usize)>,
     capacity: u64,
+    /// See [`FaultDisk::set_quota`].
+    quota: u64,
     random: u64,
 }
 
@@ -143,6 +145,7 @@ impl FaultDisk {
             refused_opens: 0,
             bad_sectors: BTreeSet::new(),
             capacity,
+            quota: u64::MAX,
             random: seed,
         })))
     }
@@ -262,6 +265,11 @@ impl FaultDisk {
     /// Sets the capacity of the disk in bytes.
     pub fn set_capacity(&self, capacity: u64) {
         self.state().capacity = capacity;
+    }
+
+    /// Lets files have at most this many bytes, although the disk shows more room.
+    pub fn set_quota(&self, bytes: u64) {
+        self.state().quota = bytes;
     }
 
     /// The bytes used by files.
@@ -710,7 +718,7 @@ impl DiskFile for FaultFile {
             inode != self.inode || at < start || end <= at
         });
         let grows = end.saturating_sub(state.inodes[self.inode].live.len()) as u64;
-        if grows > 0 && state.used() + grows > state.capacity {
+        if grows > 0 && state.used() + grows > state.capacity.min(state.quota) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let writes_back = state.coin_of_call();
@@ -739,7 +747,7 @@ impl DiskFile for FaultFile {
         let inode = self.inode;
         self.state()?.simple_call(|state| {
             let old = state.inodes[inode].live.len() as u64;
-            if state.used() + len.saturating_sub(old) > state.capacity {
+            if state.used() + len.saturating_sub(old) > state.capacity.min(state.quota) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             if len > old {

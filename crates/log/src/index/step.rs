@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
+use crate::error::is_no_room;
 use crate::files::numbered::SegmentHold;
 use crate::files::pieces::write_in_pieces;
 use crate::files::segments::segment_name;
@@ -23,6 +24,9 @@ use crate::types::Slot;
 /// long. Commits need the processor and the disk more than an index does. A thread that only yields
 /// keeps the processor from them: the kernel can let it run again at once.
 const REST_MAX: Duration = Duration::from_millis(10);
+/// After a write that found no room, although the disk showed room, no index is built for this time. The
+/// user may have a quota, or the disk may lack room for names: nothing shows when that has passed.
+const FULL_REST: Duration = Duration::from_mins(1);
 
 /// The indexes of a log.
 #[derive(Debug, Default)]
@@ -65,6 +69,8 @@ struct Shelf {
     /// The segment whose index was built last, and the bytes of the index. If there was no room for
     /// them, the segment is not read again before there is.
     built: Option<(u32, u64)>,
+    /// See [`FULL_REST`].
+    rest_until: Option<Instant>,
 }
 
 impl Indexes {
@@ -162,11 +168,13 @@ impl Log {
     /// This call reads a whole segment, so it takes a while. It holds no lock meanwhile. The caller
     /// decides when to call it. An error is no failure of the log. The log does not try this
     /// segment again in this process. Too many open files and a full disk are no errors, because they
-    /// pass.
+    /// pass. If the write finds no room although the disk showed room, further calls do nothing for a
+    /// minute.
     pub fn index_step(&self) -> Result<Option<u32>, IndexError> {
         let Some(&classify) = self.classify.get() else { return Ok(None) };
         let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.failure().is_some() {
+        let rests = self.indexes.shelf().rest_until.is_some_and(|until| Instant::now() < until);
+        if rests || self.failure().is_some() {
             return Ok(None);
         }
         let Some(&segment) = self.to_index(1).first() else { return Ok(None) };
@@ -331,6 +339,9 @@ impl Log {
         if let Err(source) = write_file(&**disk, segment, &bytes, &hurries) {
             let _ = disk.remove(&new_index_name(segment));
             self.segments.set_index(segment, before);
+            if is_no_room(&source) {
+                self.indexes.shelf().rest_until = Some(Instant::now() + FULL_REST);
+            }
             return Err(IndexError::write(&name, source));
         }
         self.indexes.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -413,6 +424,26 @@ mod tests {
         }
         disk.set_fail_opens(false);
         assert!(log.index_step().unwrap().is_some());
+    }
+
+    #[test]
+    fn after_a_write_that_found_no_room_no_index_is_built_in_vain_for_a_while() {
+        let disk = FaultDisk::new(1, 64 << 20);
+        let log = filled(&disk);
+        let step = || {
+            let reads = disk.reads();
+            let written = log.index_step().unwrap();
+            (disk.reads() > reads, written.is_some())
+        };
+        disk.set_quota(disk.used());
+        for _ in 0..2 {
+            assert_eq!(step(), (true, false), "the disk shows room");
+            assert_eq!(step(), (false, false), "it would be built in vain");
+            // As if the time had passed.
+            log.indexes.shelf().rest_until = None;
+        }
+        disk.set_quota(u64::MAX);
+        assert_eq!(step(), (true, true));
     }
 
     #[test]
