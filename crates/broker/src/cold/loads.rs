@@ -55,10 +55,11 @@ impl Shared {
         // At the limit of memory, only what somebody waits for is loaded.
         let is_full = self.memory.memory().is_full();
         let most = if is_full { 1 } else { LOAD_BLOCKS };
-        let NextBlocks { blocks, mut with_bodies, bytes_max: mut bytes_left, wanted_from } =
+        let NextBlocks { blocks, mut with_bodies, bytes_max: mut bytes_left, mut wanted_from } =
             under_lock(with_core, |core| core.next_blocks(list, most));
         if is_full {
-            with_bodies = 0;
+            // A take of one of these jobs does not load the next block ahead.
+            (with_bodies, wanted_from) = (0, None);
         }
         let (first, others) = blocks.split_at(blocks.len().min(1));
         // Sessions may wait for the first block.

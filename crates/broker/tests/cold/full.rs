@@ -27,7 +27,9 @@ fn at_the_limit_one_block_is_loaded_at_a_time_and_what_nobody_needs_leaves_again
         let loaded = before - (taken - 1) - broker.cold_jobs();
         assert!((1..=256).contains(&loaded), "{loaded} jobs were loaded");
         assert_eq!(take(&broker, session), Some(*id));
+        let left = broker.cold_jobs();
         while broker.load_step(NOW) {}
+        assert_eq!(broker.cold_jobs(), left, "nobody waits for the next block");
         while broker.cool_step(NOW) {}
         assert_eq!(broker.cold_jobs(), before - taken);
         broker.turn(NOW).check_invariants();
