@@ -166,7 +166,9 @@ impl Caller<'_> {
         })
     }
 
-    /// Takes this ready, delayed or buried job from any queue, even a paused one.
+    /// Takes this ready, delayed or buried job from any queue, even a paused one. At the limit of memory, a
+    /// session that holds many jobs does not get it if its queue has cold jobs. If the job was cold itself,
+    /// it has been loaded before: until then, its queue is not known.
     pub fn take_job(&mut self, id: JobId) -> Answer<Result<Handout, Refusal>> {
         if self.must_finish_first(Choice::Job(id)) {
             return Answer::at_once(Err(Refusal::MemoryFull));
