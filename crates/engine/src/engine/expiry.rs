@@ -106,6 +106,7 @@ impl Engine {
             }
             return 0;
         }
+        self.renew_same_as(id);
         self.queues[id].hold();
         let mut count = 0;
         while count < max
@@ -133,10 +134,11 @@ impl Engine {
     /// in its queue, because a client takes it by its number. Returns whether the job had expired. A dead
     /// letter would only be buried again, from where the client can take it, so it counts as not expired.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
+        let id = self.jobs[slot].queue();
+        self.renew_same_as(id);
         if self.is_buried_when_expired(slot) {
             return false;
         }
-        let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {
             return false;
         }
@@ -194,7 +196,7 @@ impl Engine {
     }
 
     /// Ends a ready job that has expired, or moves the job to another queue, or makes it a dead letter, as
-    /// the policy of its queue says.
+    /// the policy of its queue says. The caller has called [`Engine::renew_same_as`].
     pub(super) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         if self.is_buried_when_expired(slot) {

@@ -55,6 +55,18 @@ impl Engine {
         }
     }
 
+    /// Before the jobs of a queue move on, because its name stands for another queue: if new rules are in
+    /// force, and the walk has not come to this queue yet, gives it its new policy. By the new rules, the
+    /// other name can stand for this queue, or for an alias. Then the jobs would be dropped, or hidden.
+    pub(super) fn renew_same_as(&mut self, id: QueueId) {
+        let queue = &self.queues[id];
+        let rank = queue.age_rank();
+        let moves_on = queue.extension().is_some_and(|own| own.policy().same_as.is_some());
+        if moves_on && self.walk.is_some_and(|walk| walk.resolves && !walk.has_passed(rank)) {
+            self.resolve(id);
+        }
+    }
+
     /// Looks whether the policy of a queue pauses it at this time of the wall clock. Returns whether
     /// the queue can hand out jobs that it held back before.
     pub(super) fn look_at_window(&mut self, id: QueueId) -> bool {

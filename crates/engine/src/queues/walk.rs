@@ -37,4 +37,9 @@ impl Walk {
         self.next = age_rank + 1;
         self.next
     }
+
+    /// Whether the walk has visited the queue of this age rank.
+    pub(crate) fn has_passed(&self, age_rank: u64) -> bool {
+        age_rank < self.next
+    }
 }

@@ -6,7 +6,7 @@ use lineshaft_engine::{
     Refused, SessionId, State, Submit, Take,
 };
 
-use crate::world::{START, World, grab};
+use crate::world::{SLICE_UNITS, START, World, grab};
 
 fn same_as(pattern: &str, target: &str) -> Rule {
     Rule::new([pattern], [Setting::SameAs(Some(target.as_bytes().into()))])
@@ -54,6 +54,14 @@ fn submit(world: &mut World, session: SessionId, queue: &str) -> Result<JobId, R
         foreground: true,
     };
     world.act(|engine, fx| engine.submit(session, queue.as_bytes(), submit, fx))
+}
+
+/// Makes so many queues that new policies come only in later slices to those that follow.
+fn fill(world: &mut World) {
+    let session = world.open();
+    for number in 0..3 * SLICE_UNITS {
+        world.engine.watch(session, format!("q{number}").as_bytes());
+    }
 }
 
 #[test]
@@ -228,6 +236,29 @@ fn jobs_move_to_the_first_queue_of_an_alias_that_their_queue_stands_for() {
     assert_eq!(world.engine.own_queue_id(b"both"), None, "an alias has no jobs");
     assert_eq!(["a", "b", "c"].map(|queue| ready(&world, queue)), [1, 0, 0]);
     assert_eq!(world.taken(worker), id);
+}
+
+#[test]
+fn no_job_is_lost_while_a_reload_turns_a_same_as_round() {
+    let alias = Rule::new(["both"], [Setting::Alias([b"new"[..].into()].into())]);
+    for turned in [vec![same_as("old", "new")], vec![same_as("old", "both"), alias]] {
+        let mut world = World::new();
+        let (session, worker) = (world.open(), world.open());
+        let ids = [(); 3].map(|()| put(&mut world, session, "old"));
+        fill(&mut world);
+        watch(&mut world, worker, "new");
+        world.policies([same_as("new", "old")]);
+        world.pass(10);
+        world.act(|engine, fx| engine.set_policies(Rules(turned), fx));
+        world.engine.set_time(Millis(world.engine.now().0 + 1));
+        world.act(Engine::advance);
+        let new = world.engine.own_queue_id(b"new").expect("it is watched");
+        assert_eq!(world.engine.queue_stats(new).ready, 3, "the jobs have moved");
+        world.engine.set_time(Millis(world.engine.now().0 + 1));
+        assert_eq!(world.taken(worker), ids[0], "the policies come to the new queue now");
+        world.pass(10);
+        assert_eq!(ready(&world, "new"), 2);
+    }
 }
 
 #[test]

@@ -105,6 +105,7 @@ impl Engine {
         jobs_left: &mut u32,
         effects: &mut Effects,
     ) -> u64 {
+        self.renew_same_as(id);
         self.queues[id].hold();
         while left > 0
             && *jobs_left > 0
