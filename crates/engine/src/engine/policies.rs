@@ -33,6 +33,10 @@ impl Engine {
         }
         self.meter.count(self.rules.search_units(name));
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
+        let same_as = queue.extension().and_then(|before| before.policy().same_as.as_ref());
+        if policy.same_as.as_ref() != same_as {
+            self.rules.count_change();
+        }
         if queue.extension().is_some() || policy != Policy::default() {
             // The oldest job in memory is not the oldest one of the queue. Only these bounds wait: all
             // else must not, for example a pause, because a load of many jobs takes seconds.
@@ -210,7 +214,8 @@ impl Engine {
         self.rules.rules()
     }
 
-    /// How often the rules in force have changed. Since a change, a name can stand for another queue.
+    /// A count of the changes of policies by which names can stand for other queues: the rules have changed,
+    /// or an existing queue got its policy later, and its name stands for another queue only since then.
     pub fn policy_changes(&self) -> u64 {
         self.rules.changes()
     }

@@ -262,6 +262,25 @@ fn no_job_is_lost_while_a_reload_turns_a_same_as_round() {
 }
 
 #[test]
+fn a_queue_that_gets_its_policy_late_counts_as_another_change_of_policies() {
+    let mut world = World::new();
+    let session = world.open();
+    fill(&mut world);
+    watch(&mut world, session, "old");
+    world.policies([same_as("old", "new")]);
+    let changes = world.engine.policy_changes();
+    watch(&mut world, session, "old");
+    assert_eq!(world.engine.own_queue_id(b"new"), None, "it still watches the old queue");
+    world.pass(10);
+    assert!(world.engine.policy_changes() > changes, "so it must watch the name again");
+    watch(&mut world, session, "old");
+    assert!(world.engine.own_queue_id(b"new").is_some());
+    let changes = world.engine.policy_changes();
+    world.pass(10);
+    assert_eq!(world.engine.policy_changes(), changes, "nothing changes any more");
+}
+
+#[test]
 fn statistics_show_what_is_left_in_a_queue_whose_name_stands_for_another_one() {
     let mut world = World::new();
     let reader = world.reader();
