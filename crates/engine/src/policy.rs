@@ -18,6 +18,7 @@ mod key;
 mod pattern;
 mod pause;
 mod retries;
+mod rules_with;
 mod same_as;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use super::rules_with::RulesWith;
+use super::same_as::{real_name_by, same_as_of};
 use super::{Name, Pattern, Policy, Rule, Rules, Setting, parent_name};
 use crate::limits::UNIT_PATTERN_STEPS;
 
@@ -179,19 +181,17 @@ impl InForce {
         self.aliases = aliases;
     }
 
-    /// The names in `named` that are aliases. There can be thousands of names and rules, and clients
-    /// wait meanwhile, so this compares the names only with the rules that set an alias.
+    /// The names in `named` that are aliases.
     fn named_aliases(&self) -> Vec<Name> {
-        let rules: Vec<(&Rule, bool)> =
-            self.rules.0.iter().filter_map(|rule| Some((rule, makes_alias(rule)?))).collect();
+        let aliases = RulesWith::of(&self.rules, |rule| makes_alias(rule).is_some());
+        let others = RulesWith::of(&self.rules, |rule| same_as_of(rule).is_some());
         let is_alias = |name: &&Name| {
             let parent = parent_name(name).filter(|parent| !parent.is_empty());
             // As with other settings, a rule that matches the parent, too, is no rule for the child.
-            let is_own = |rule: &Rule| {
-                rule.matches(name) && parent.is_none_or(|parent| !rule.matches(parent))
-            };
-            let last = rules.iter().rev().find(|(rule, _)| is_own(rule));
-            last.is_some_and(|(_, makes_alias)| *makes_alias) && *self.real_name(name) == ***name
+            let last = aliases.last(name, parent);
+            let same_as =
+                |name: &[u8], except: Option<&[u8]>| others.last(name, except).and_then(same_as_of);
+            last.and_then(makes_alias) == Some(true) && real_name_by(name, same_as).is_none()
         };
         self.named.iter().filter(is_alias).cloned().collect()
     }

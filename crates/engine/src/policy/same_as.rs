@@ -12,18 +12,7 @@ impl Rules {
     /// that a client names by another name of its parent gets the parent's puts. Sessions begin with
     /// the queue `default`, so this name always stands for its own queue.
     pub fn real_name(&self, name: &[u8]) -> Option<Name> {
-        let parent = parent_name(name).filter(|parent| !parent.is_empty());
-        // As with other settings, a rule that matches the parent, too, is no rule for the child.
-        if let Some(asked) = self.last_same_as(name, parent) {
-            return target(asked).filter(|_| name != DEFAULT_QUEUE);
-        }
-        let parent = parent?;
-        let real = target(self.last_same_as(parent, None)?).filter(|_| parent != DEFAULT_QUEUE)?;
-        let child: Name = [&*real, &name[parent.len()..]].concat().into();
-        if child.len() > QUEUE_NAME_BYTES_MAX {
-            return None;
-        }
-        Some(self.last_same_as(&child, Some(&real)).and_then(target).unwrap_or(child))
+        real_name_by(name, |name, except| self.last_same_as(name, except))
     }
 
     /// The queue that gets the jobs of a queue whose name now stands for this name, and its policy. An
@@ -51,8 +40,7 @@ impl Rules {
     fn last_same_as(&self, name: &[u8], except: Option<&[u8]>) -> Option<&RuleSetting> {
         let is_for_both = |rule: &&Rule| except.is_some_and(|except| rule.matches(except));
         let rules = self.0.iter().filter(|rule| rule.matches(name) && !is_for_both(rule));
-        let mut settings = rules.flat_map(|rule| &rule.settings);
-        settings.rfind(|asked| matches!(asked.setting, Setting::SameAs(_)))
+        rules.rev().find_map(same_as_of)
     }
 
     /// Whether any name stands for another queue.
@@ -60,6 +48,31 @@ impl Rules {
         let mut all = self.0.iter().flat_map(|rule| &rule.settings);
         all.any(|asked| matches!(asked.setting, Setting::SameAs(Some(_))))
     }
+}
+
+/// See [`Rules::real_name`]. `last_same_as` finds the last setting for a name, in a rule that does not match
+/// another name.
+pub(super) fn real_name_by<'a>(
+    name: &[u8],
+    last_same_as: impl Fn(&[u8], Option<&[u8]>) -> Option<&'a RuleSetting>,
+) -> Option<Name> {
+    let parent = parent_name(name).filter(|parent| !parent.is_empty());
+    // As with other settings, a rule that matches the parent, too, is no rule for the child.
+    if let Some(asked) = last_same_as(name, parent) {
+        return target(asked).filter(|_| name != DEFAULT_QUEUE);
+    }
+    let parent = parent?;
+    let real = target(last_same_as(parent, None)?).filter(|_| parent != DEFAULT_QUEUE)?;
+    let child: Name = [&*real, &name[parent.len()..]].concat().into();
+    if child.len() > QUEUE_NAME_BYTES_MAX {
+        return None;
+    }
+    Some(last_same_as(&child, Some(&real)).and_then(target).unwrap_or(child))
+}
+
+/// The last setting of a rule that makes its names stand for another queue.
+pub(super) fn same_as_of(rule: &Rule) -> Option<&RuleSetting> {
+    rule.settings.iter().rfind(|asked| matches!(asked.setting, Setting::SameAs(_)))
 }
 
 fn target(asked: &RuleSetting) -> Option<Name> {

@@ -324,7 +324,38 @@ fn some_rules() -> impl Strategy<Value = Rules> {
     proptest::collection::vec(rule, 0..5).prop_map(Rules)
 }
 
+/// Rules for few names, that make aliases and names of other queues.
+fn some_routes() -> impl Strategy<Value = Rules> {
+    let some_target = || "[ab]".prop_map(|target| name(&target));
+    let setting = prop_oneof![
+        proptest::collection::vec(some_target(), 0..2).prop_map(|to| Setting::Alias(to.into())),
+        proptest::option::of(some_target()).prop_map(Setting::SameAs),
+        Just(Setting::FanoutOnly(true)),
+    ];
+    let asked = setting.prop_map(|setting| RuleSetting { setting, line: 0 });
+    let pattern = "[ab][ab+*?]{0,2}".prop_map(|text| Pattern::new(text.as_bytes()));
+    let patterns = proptest::collection::vec(pattern, 1..6);
+    let rule = (patterns, proptest::collection::vec(asked, 1..3))
+        .prop_map(|(patterns, settings)| Rule { patterns, settings, line: 0 });
+    proptest::collection::vec(rule, 0..6).prop_map(Rules)
+}
+
 proptest! {
+    #[test]
+    fn the_aliases_with_counts_are_those_of_the_rules(rules in some_routes()) {
+        let mut in_force = InForce::default();
+        in_force.replace(rules.clone());
+        let is_alias = |name: &&[u8]| {
+            let policy = rules.resolve(name, parent_name(name));
+            policy.same_as.is_none() && !policy.alias.is_empty()
+        };
+        let mut aliases: Vec<&[u8]> = rules.literal_names().filter(is_alias).collect();
+        aliases.sort_unstable();
+        aliases.dedup();
+        let counted: Vec<&[u8]> = in_force.aliases_behind(None).collect();
+        prop_assert_eq!(counted, aliases);
+    }
+
     #[test]
     fn patterns_match_what_they_mean(pattern in "[ab?*]{0,8}", name in "[ab]{0,10}") {
         let found = Pattern::new(pattern.as_bytes()).matches(name.as_bytes());
