@@ -1,7 +1,9 @@
 //! Puts that wait for room in a full queue.
 
 use lineshaft_engine::policy::{OnDuplicate, Rule, Rules, Setting, WhenFull};
-use lineshaft_engine::{Body, Engine, JobId, Millis, MoveRefused, NewJob, Refused, SessionId};
+use lineshaft_engine::{
+    Body, Engine, JobId, Millis, MoveRefused, NewJob, Refused, SessionId, Submit,
+};
 
 use crate::world::World;
 
@@ -289,6 +291,33 @@ fn the_later_puts_of_a_request_wait_for_the_rest_of_its_time() {
     world.pass(WAIT_MS / 2);
     assert_eq!(offers(&mut world), [session]);
     assert!(!waits_for_both(&mut world, session, Some(began)));
+}
+
+#[test]
+fn a_submit_to_an_alias_waits_although_one_of_its_queues_has_a_job_with_its_key() {
+    let (mut world, body) = (World::new(), Body::from(&b"x"[..]));
+    world.policies([blocking("q", []), both()]);
+    let session = world.open();
+    let submit = Submit {
+        priority: None,
+        due: None,
+        unique: b"key",
+        reducer: b"",
+        body: body.clone(),
+        foreground: false,
+    };
+    let first = world.act(|engine, fx| engine.submit(session, b"q", submit.clone(), fx));
+    assert!(first.is_ok());
+    let waits = |world: &mut World, name: &[u8]| {
+        let put = (&body, &b"key"[..]);
+        world.act(|engine, fx| engine.wait_for_room(session, Some(name), put, None, fx))
+    };
+    assert!(!waits(&mut world, b"q"), "it joins the job");
+    assert!(waits(&mut world, b"both"), "it makes jobs of its own");
+    take_from(&mut world, b"q");
+    assert_eq!(offers(&mut world), [session]);
+    assert!(!waits(&mut world, b"both"));
+    assert!(world.act(|engine, fx| engine.submit(session, b"both", submit, fx)).is_ok());
 }
 
 #[test]

@@ -112,8 +112,8 @@ impl Model {
         if before.is_none() {
             self.passing = None;
         }
-        let mut queues = Vec::new();
-        self.collect_named(name, &mut queues, &mut Vec::new());
+        let (mut queues, mut aliases) = (Vec::new(), Vec::new());
+        self.collect_named(name, &mut queues, &mut aliases);
         queues.sort_by_key(|queue| self.queues[queue].place);
         for queue in queues {
             let policy = self.queues[&queue].policy.clone();
@@ -139,7 +139,9 @@ impl Model {
             }
             let offer =
                 Offer { job: None, body, unique, client: None, is_watched: false, is_alone: true };
-            if self.joins(&queue, body, unique) || self.is_duplicate(&queue, offer) {
+            // A submit to an alias joins no job.
+            let joins = aliases.is_empty() && self.joins(&queue, body, unique);
+            if joins || self.is_duplicate(&queue, offer) {
                 continue;
             }
             let ticket = before.map_or_else(

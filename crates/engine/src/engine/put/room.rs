@@ -37,9 +37,11 @@ impl Engine {
     ) -> bool {
         let before = self.begin_try(session, effects);
         let since = before.map(|before| before.since).or(since).unwrap_or(self.now);
-        let mut queues = BTreeSet::new();
+        let (mut queues, mut aliases) = (BTreeSet::new(), BTreeSet::new());
         let own = self.queues[self.sessions[session].used()].owned_name();
-        self.collect_named(name.unwrap_or(&own), &mut queues, &mut BTreeSet::new());
+        self.collect_named(name.unwrap_or(&own), &mut queues, &mut aliases);
+        // A submit to an alias joins no job of its destinations.
+        let may_join = aliases.is_empty();
         // Hold the queues. Otherwise an expired job of one of them could move to another one, find no
         // room there, and leave a queue that nothing needs.
         for queue in &queues {
@@ -54,7 +56,7 @@ impl Engine {
                 return None;
             }
             let ticket = before.map(|before| before.ticket);
-            let until = self.must_wait(queue, (ticket, since), offer, effects)?;
+            let until = self.must_wait(queue, (ticket, since), (offer, may_join), effects)?;
             let ticket = ticket.unwrap_or_else(|| self.room.deal_ticket());
             Some(RoomWait { queue, ticket, since, until, tries: false })
         });
@@ -139,11 +141,12 @@ impl Engine {
 
     /// Until when a put that waits since this moment must wait for room in this queue, which the caller
     /// holds. `None`: it need not wait. `ticket`: its place in the line of this queue, if it has one.
+    /// `may_join`: if the put is a submit, it can join a job with its key.
     fn must_wait(
         &mut self,
         queue: QueueId,
         (ticket, since): (Option<u64>, Millis),
-        offer: Offer<'_>,
+        (offer, may_join): (Offer<'_>, bool),
         effects: &mut Effects,
     ) -> Option<Millis> {
         let policy = self.policy_of(queue)?;
@@ -160,7 +163,8 @@ impl Engine {
             return None;
         }
         // A put that stores nothing needs no room.
-        let joins = !unique.is_empty() && self.find_unique(queue, unique, body).is_some();
+        let joins =
+            may_join && !unique.is_empty() && self.find_unique(queue, unique, body).is_some();
         (!joins && !self.is_duplicate(queue, offer)).then_some(until)
     }
 
