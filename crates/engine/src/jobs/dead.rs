@@ -134,6 +134,8 @@ impl DeadIndex {
     pub(super) fn add_letter(&mut self, death: &mut Death) {
         self.letters += 1;
         if death.origin.is_empty() {
+            // An empty text from the log has memory of its own, which nothing would count.
+            death.origin = Arc::default();
             return;
         }
         let entry = self.origins.entry(death.origin.clone());
