@@ -31,8 +31,8 @@ impl Engine {
             // The queue becomes a child now. `link_child` calls this function again.
             return self.link_child(id);
         }
-        self.meter.count(self.rules.search_units(name));
-        let policy = self.rules.resolve(name, parent.filter(|_| is_child));
+        let (policy, units) = self.rules.resolve(name, parent.filter(|_| is_child));
+        self.meter.count(units);
         let same_as = queue.extension().and_then(|before| before.policy().same_as.as_ref());
         if policy.same_as.as_ref() != same_as {
             self.rules.count_change();
@@ -197,8 +197,9 @@ impl Engine {
             return self.policy_of(id).map_or_else(Cow::default, Cow::Borrowed);
         }
         let name = &*self.real_name(name);
-        self.meter.count(self.rules.search_units(name));
-        Cow::Owned(self.rules.resolve(name, parent_of(name)))
+        let (policy, units) = self.rules.resolve(name, parent_of(name));
+        self.meter.count(units);
+        Cow::Owned(policy)
     }
 
     /// The maximum number of open reads of one connection on the queue of this name.

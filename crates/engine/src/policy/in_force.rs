@@ -78,19 +78,22 @@ impl InForce {
         names * steps / UNIT_PATTERN_STEPS
     }
 
-    /// The policy of the queue of this name. `parent`: the parent of the queue, if the queue is a
-    /// child.
-    pub(crate) fn resolve(&self, name: &[u8], parent: Option<&[u8]>) -> Policy {
+    /// The policy of the queue of this name, and the units of work of the search. `parent`: the parent of
+    /// the queue, if the queue is a child.
+    pub(crate) fn resolve(&self, name: &[u8], parent: Option<&[u8]>) -> (Policy, usize) {
+        let mut units = self.search_units(name);
         if !self.has_same_as {
-            return self.rules.resolve_own(name, parent);
+            return (self.rules.resolve_own(name, parent), units);
         }
-        match self.rules.real_name(name) {
+        let policy = match self.rules.real_name(name) {
             Some(target) => {
-                let (receiver, of_receiver) = self.rules.receiver(&target);
+                let count = |name: &[u8]| units += self.search_units(name);
+                let (receiver, of_receiver) = self.rules.receiver(&target, count);
                 Policy::moving_to(target, receiver, of_receiver)
             }
             None => Policy { same_as: None, ..self.rules.resolve_own(name, parent) },
-        }
+        };
+        (policy, units)
     }
 
     /// Whether any name stands for another queue.

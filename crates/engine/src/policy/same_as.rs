@@ -16,14 +16,18 @@ impl Rules {
     }
 
     /// The queue that gets the jobs of a queue whose name now stands for this name, and its policy. An
-    /// alias stores no jobs. A job is one job, so its first destination alone gets it.
-    pub(super) fn receiver(&self, name: &[u8]) -> (Name, Policy) {
+    /// alias stores no jobs. A job is one job, so its first destination alone gets it. Calls `search` with
+    /// each name, before it searches the rules for this name.
+    pub(super) fn receiver(&self, name: &[u8], mut search: impl FnMut(&[u8])) -> (Name, Policy) {
+        search(name);
         let mut receiver: Name = name.into();
         let mut policy = self.of(&receiver);
-        // The check of rules misses a circle of names that match a pattern with wildcards.
+        // The bound is only a safeguard: the check of rules has followed all destinations of aliases.
         for _ in 0..DESTINATIONS_MAX {
             let Some(first) = policy.alias.first() else { break };
+            search(first);
             receiver = self.real(first);
+            search(&receiver);
             policy = self.of(&receiver);
         }
         (receiver, policy)

@@ -1,7 +1,7 @@
 //! The work meter: the engine counts the work of expensive operations, and does them in slices.
 
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
-use lineshaft_engine::policy::{Rule, Rules, Setting};
+use lineshaft_engine::policy::{Pattern, Rule, Rules, Setting};
 use lineshaft_engine::{
     Body, Choice, Clearing, Effects, Engine, Event, GrabOrder, JobId, Kick, Millis, Need, NewJob,
     Patience, ReadMode, ReturnOrder, SessionId, State, Status, Submit, Take,
@@ -597,6 +597,28 @@ fn a_search_for_rules_counts_patterns_and_the_length_of_the_name() {
         let cost = world.cost(|engine, fx| engine.create_queue(&long, fx));
         assert!(cost > *of_long.start(), "{cost} for a queue with a long name");
     }
+}
+
+#[test]
+fn a_search_for_the_queue_behind_many_aliases_counts_each_of_them() {
+    const ALIASES: u64 = 60;
+    let mut world = World::new();
+    let client = world.open();
+    world.put_many(client, b"old", 1, NewJob::default());
+    let same_as = Setting::SameAs(Some(b"a0"[..].into()));
+    // With so many patterns, each search takes more than one unit.
+    let others = (0..200).map(|number| Pattern::new(format!("other{number}").as_bytes()));
+    let others = Rule { patterns: others.collect(), ..Rule::default() };
+    let mut rules = vec![Rule::new(["old"], [same_as]), others];
+    for number in 0..ALIASES {
+        let next = Box::<[u8]>::from(format!("a{}", number + 1).as_bytes());
+        let alias = Setting::Alias([next].into());
+        rules.push(Rule::new([format!("a{number}").as_str()], [alias]));
+    }
+    let rules = Rules(rules);
+    rules.check().expect("a put reaches few queues");
+    let cost = world.cost(|engine, fx| engine.set_policies(rules, fx));
+    assert!(cost > 2 * ALIASES, "{cost}");
 }
 
 #[test]
