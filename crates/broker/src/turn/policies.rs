@@ -18,7 +18,7 @@ impl Turn<'_> {
         self.core.engine.policies()
     }
 
-    /// A count of the changes of policies by which names can stand for other queues.
+    /// How often the rules have changed. Since a change, a name can stand for another queue.
     pub(crate) fn policy_changes(&self) -> u64 {
         self.core.engine.policy_changes()
     }

@@ -33,10 +33,6 @@ impl Engine {
         }
         let (policy, units) = self.rules.resolve(name, parent.filter(|_| is_child));
         self.meter.count(units);
-        let same_as = queue.extension().and_then(|before| before.policy().same_as.as_ref());
-        if policy.same_as.as_ref() != same_as {
-            self.rules.count_change();
-        }
         if queue.extension().is_some() || policy != Policy::default() {
             // The oldest job in memory is not the oldest one of the queue. Only these bounds wait: all
             // else must not, for example a pause, because a load of many jobs takes seconds.
@@ -63,10 +59,26 @@ impl Engine {
     /// force, and the walk has not come to this queue yet, gives it its new policy. By the new rules, the
     /// other name can stand for this queue, or for an alias. Then the jobs would be dropped, or hidden.
     pub(super) fn renew_same_as(&mut self, id: QueueId) {
-        let queue = &self.queues[id];
-        let rank = queue.age_rank();
-        let moves_on = queue.extension().is_some_and(|own| own.policy().same_as.is_some());
-        if moves_on && self.walk.is_some_and(|walk| walk.resolves && !walk.has_passed(rank)) {
+        if self.policy_of(id).is_some_and(|policy| policy.same_as.is_some()) {
+            self.renew_policy(id);
+        }
+    }
+
+    /// Before a session begins to watch, to work for or to read a queue of this name: if new rules are in
+    /// force, and the walk has not come to the queue that has the name itself, gives it its new policy.
+    /// Otherwise, if the name stands for another queue now, the session would get no jobs after the walk.
+    pub(super) fn renew_named(&mut self, name: &[u8]) {
+        if self.walk.is_some()
+            && self.rules.have_same_as()
+            && let Some(id) = self.own_queue_id(name)
+        {
+            self.renew_policy(id);
+        }
+    }
+
+    fn renew_policy(&mut self, id: QueueId) {
+        let rank = self.queues[id].age_rank();
+        if self.walk.is_some_and(|walk| walk.resolves && !walk.has_passed(rank)) {
             self.resolve(id);
         }
     }
@@ -215,8 +227,7 @@ impl Engine {
         self.rules.rules()
     }
 
-    /// A count of the changes of policies by which names can stand for other queues: the rules have changed,
-    /// or an existing queue got its policy later, and its name stands for another queue only since then.
+    /// How often the rules in force have changed. Since a change, a name can stand for another queue.
     pub fn policy_changes(&self) -> u64 {
         self.rules.changes()
     }

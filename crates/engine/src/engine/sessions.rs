@@ -163,6 +163,7 @@ impl Engine {
         if !self.rules.have_same_as() && self.sessions[session].other_names().is_none() {
             return;
         }
+        self.renew_named(name);
         let before = self.watched_as(session, name);
         if let Some(before) = before.filter(|before| self.queue_id(name) != Some(*before)) {
             self.ignore_name(session, before, name, effects);

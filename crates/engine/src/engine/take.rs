@@ -229,6 +229,7 @@ impl Engine {
     ) -> Take {
         debug_assert!(!self.is_waiting(session));
         self.meter.count(1);
+        self.renew_named(name);
         if self.alias(name).is_some() {
             return Take::Nothing(None);
         }

@@ -13,7 +13,7 @@ use crate::limits::UNIT_PATTERN_STEPS;
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
     rules: Rules,
-    /// See [`crate::Engine::policy_changes`].
+    /// How often the rules were replaced.
     changes: u64,
     /// The steps of a match with all patterns: for every name, and per byte of the name.
     pattern_steps: (usize, usize),
@@ -57,14 +57,9 @@ impl InForce {
         &self.rules
     }
 
-    /// See [`crate::Engine::policy_changes`].
+    /// How often the rules were replaced.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
-    }
-
-    /// Counts that the name of a queue stands for another queue from now on, or no longer does.
-    pub(crate) fn count_change(&mut self) {
-        self.changes += 1;
     }
 
     /// The units of work of a search for the rules of a name. Clients choose the name and its length, so

@@ -3,7 +3,7 @@
 use lineshaft_engine::policy::{Rule, Rules, RulesError, Setting};
 use lineshaft_engine::{
     Effects, Engine, EngineSetup, GrabOrder, JobId, Millis, MoveRefused, NewJob, News, Patience,
-    Refused, SessionId, State, Submit, Take,
+    ReadMode, Refused, SessionId, State, Submit, Take,
 };
 
 use crate::world::{SLICE_UNITS, START, World, grab};
@@ -262,22 +262,29 @@ fn no_job_is_lost_while_a_reload_turns_a_same_as_round() {
 }
 
 #[test]
-fn a_queue_that_gets_its_policy_late_counts_as_another_change_of_policies() {
+fn a_session_that_comes_while_a_reload_goes_on_gets_the_jobs_of_the_new_queue() {
     let mut world = World::new();
-    let session = world.open();
+    let (session, watcher, worker) = (world.open(), world.open(), world.open());
+    let reader = world.reader();
     fill(&mut world);
-    watch(&mut world, session, "old");
-    world.policies([same_as("old", "new")]);
-    let changes = world.engine.policy_changes();
-    watch(&mut world, session, "old");
-    assert_eq!(world.engine.own_queue_id(b"new"), None, "it still watches the old queue");
+    let register = |world: &mut World| {
+        world.act(|engine, fx| engine.register(worker, b"old_b", None, fx));
+    };
+    watch(&mut world, watcher, "old_a");
+    register(&mut world);
+    assert_eq!(world.get("old_c"), None);
+    world.policies([same_as("old_*", "new")]);
+    // The new policies have not come to the old queues yet.
+    assert_eq!(watch(&mut world, watcher, "old_a"), 2);
+    register(&mut world);
+    let read = world.read(reader, "old_c", ReadMode::Finish, Patience::Endless);
+    assert!(matches!(read, Take::Waiting));
     world.pass(10);
-    assert!(world.engine.policy_changes() > changes, "so it must watch the name again");
-    watch(&mut world, session, "old");
-    assert!(world.engine.own_queue_id(b"new").is_some());
-    let changes = world.engine.policy_changes();
-    world.pass(10);
-    assert_eq!(world.engine.policy_changes(), changes, "nothing changes any more");
+    let ids = [(); 3].map(|()| put(&mut world, session, "old_a"));
+    assert_eq!(world.events(), [(reader, format!("granted {}", ids[0]))]);
+    assert_eq!(world.taken(watcher), ids[1]);
+    let got = world.act(|engine, fx| grab(engine, worker, GrabOrder::NewestFirst, fx));
+    assert_eq!(got.map(|got| got.id), Some(ids[2]));
 }
 
 #[test]

@@ -37,6 +37,7 @@ impl Engine {
         effects: &mut Effects,
     ) {
         self.meter.count(REGISTRATION_UNITS);
+        self.renew_named(name);
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
         if let Some(before) = self.registered_as(session, name).filter(|before| *before != queue) {
