@@ -242,8 +242,9 @@ impl Caller<'_> {
     /// So it is while memory is full, if it holds many, and the take may get a job of a queue with cold
     /// jobs. Without this, a session that finishes nothing could bring a whole queue into memory.
     pub(crate) fn must_finish_first(&self, choice: Choice<'_>) -> bool {
-        self.shared.memory.memory().is_full()
-            && self.core.engine.holds_many_beside_cold(self.session, choice)
+        self.core.engine.holds_many(self.session)
+            && self.shared.memory.memory().is_full()
+            && self.core.engine.takes_beside_cold(self.session, choice)
     }
 
     /// Like [`Caller::is_at_hand`], for a submit with this key into this queue, or for a search for

@@ -137,15 +137,17 @@ impl Engine {
         self.queue_id(name).filter(|id| !is_alias(*id))
     }
 
-    /// Whether this session holds [`FULL_MEMORY_LEASES`] jobs, and would hold another one after this
-    /// take, of a queue with cold jobs. Leased jobs stay in memory, and what is taken makes room for
-    /// loads. So while memory is full, the owner refuses such a take. Other sessions can always take
-    /// jobs: so a full server can be emptied.
-    pub fn holds_many_beside_cold(&self, session: SessionId, choice: Choice<'_>) -> bool {
-        let holds_many = || self.sessions[session].leases().len() >= FULL_MEMORY_LEASES;
-        if self.jobs.blocks().is_empty() || !holds_many() {
-            return false;
-        }
+    /// Whether this session holds [`FULL_MEMORY_LEASES`] jobs, and there are cold jobs. Leased jobs stay
+    /// in memory, and what is taken makes room for loads. So while memory is full, the owner refuses a
+    /// take of such a session that [`Engine::takes_beside_cold`]. Other sessions can always take jobs: so
+    /// a full server can be emptied.
+    pub fn holds_many(&self, session: SessionId) -> bool {
+        !self.jobs.blocks().is_empty()
+            && self.sessions[session].leases().len() >= FULL_MEMORY_LEASES
+    }
+
+    /// Whether this session would hold a job of a queue with cold jobs after this take.
+    pub fn takes_beside_cold(&self, session: SessionId, choice: Choice<'_>) -> bool {
         let may_load = |queue: &Queue| queue.cold().is_some_and(Cold::has_waiting);
         match choice {
             Choice::Watched => {
