@@ -47,12 +47,11 @@ impl ThriftSession {
                 }
             }
             Method::Peek => self.peek(to, queue, turn, outbox),
-            Method::FlushQueue => self.flush(to, queue, turn, outbox),
+            Method::FlushQueue | Method::DeleteQueue => self.clear(to, method, queue, turn, outbox),
             Method::FlushAllQueues => self.check_writes(turn).map(|()| {
                 let flush = turn.caller(self.id).flush_all();
                 self.answer_clearing(to, method, flush, outbox);
             }),
-            Method::DeleteQueue => self.delete(to, queue, turn, outbox),
             Method::CurrentStatus => {
                 let status = status_number(turn.status());
                 answer_i32(to, method, Answer::new(status, turn.after_facts()), outbox);
@@ -141,38 +140,24 @@ impl ThriftSession {
         }
     }
 
-    fn flush(
+    /// Flushes or removes a queue.
+    fn clear(
         &mut self,
         to: ReplyTo,
+        method: Method,
         queue: &[u8],
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) -> Result<(), Failed> {
         self.check_writes(turn)?;
-        // A name can be as long as the message. No queue has such a name, so nothing looks it up.
-        let flush = if name::is_possible(queue) {
-            turn.caller(self.id).flush(queue)
-        } else {
-            Answer::at_once(Clearing::Done)
+        let mut caller = turn.caller(self.id);
+        let cleared = match method {
+            // A name can be as long as the message. No queue has such a name, so nothing looks it up.
+            _ if !name::is_possible(queue) => Answer::at_once(Clearing::Done),
+            Method::FlushQueue => caller.flush(queue),
+            _ => caller.remove_queue(queue),
         };
-        self.answer_clearing(to, Method::FlushQueue, flush, outbox);
-        Ok(())
-    }
-
-    fn delete(
-        &mut self,
-        to: ReplyTo,
-        queue: &[u8],
-        turn: &mut Turn<'_>,
-        outbox: &mut Outbox,
-    ) -> Result<(), Failed> {
-        self.check_writes(turn)?;
-        let removal = if name::is_possible(queue) {
-            turn.caller(self.id).remove_queue(queue)
-        } else {
-            Answer::at_once(Clearing::Done)
-        };
-        self.answer_clearing(to, Method::DeleteQueue, removal, outbox);
+        self.answer_clearing(to, method, cleared, outbox);
         Ok(())
     }
 
