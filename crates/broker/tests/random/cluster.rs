@@ -431,15 +431,17 @@ fn a_follower_may_crash_at_every_call() {
     }
 }
 
-#[test]
-fn a_follower_loads_the_cold_jobs_that_the_leader_changes() {
-    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
-    let leader = follow(&disks[0]);
-    let options = Options { jobs_bytes_max: Some(0), head_jobs: 100, ..cluster_options(&disks[1]) };
+/// A leader that has put so many jobs, a follower that has applied them, and its disk. Its upkeep can make all of
+/// them cold, but for a few at the head.
+fn with_cold_follower(jobs: usize) -> (Broker, Broker, log::FaultDisk, Vec<JobId>) {
+    let [disk, followers] = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let leader = follow(&disk);
+    let options =
+        Options { jobs_bytes_max: Some(0), head_jobs: 100, ..cluster_options(&followers) };
     let follower = Broker::open(options, START).expect("it is new").0;
     lead(&leader, START);
     let mut ids = Vec::new();
-    for number in 0..3000 {
+    for number in 0..jobs {
         ids.push(put(&leader, START, 0).0);
         if number % 100 == 0 {
             pass_on(&leader, &follower);
@@ -449,6 +451,12 @@ fn a_follower_loads_the_cold_jobs_that_the_leader_changes() {
     }
     pass_on(&leader, &follower);
     commit(&follower, START);
+    (leader, follower, followers, ids)
+}
+
+#[test]
+fn a_follower_loads_the_cold_jobs_that_the_leader_changes() {
+    let (leader, follower, disk, ids) = with_cold_follower(3000);
     follower.seal_step(START);
     commit(&follower, START);
     while follower.index_step().expect("the disk works") {}
@@ -477,8 +485,8 @@ fn a_follower_loads_the_cold_jobs_that_the_leader_changes() {
     };
     assert_eq!((counts(&leader), counts(&follower)), ((2500, 250), (2500, 250)));
     drop(follower);
-    disks[1].crash();
-    let follower = follow(&disks[1]);
+    disk.crash();
+    let follower = follow(&disk);
     assert_eq!((at(&follower), counts(&follower)), (at(&leader), (2500, 250)));
 }
 

@@ -1,8 +1,8 @@
 //! The memory that a node needs because it is in a cluster.
 
-use lineshaft_broker::{Broker, NewJob, Options, PutRefusal};
+use lineshaft_broker::{NewJob, PutRefusal};
 
-use super::{START, cluster_options, commit, follow, groups, lead, pass_on, put};
+use super::{START, commit, follow, groups, lead, pass_on, put, with_cold_follower};
 
 /// One put can go beyond the limit by its entry in the table.
 const ENTRY_BYTES: u64 = 36;
@@ -70,21 +70,7 @@ fn the_copy_of_a_large_body_for_the_stream_counts_as_memory() {
 /// A follower gets groups as fast as the stream has them, also those of many hours.
 #[test]
 fn a_follower_rests_after_puts_while_its_upkeep_is_behind() {
-    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
-    let leader = follow(&disks[0]);
-    let options = Options { jobs_bytes_max: Some(0), head_jobs: 100, ..cluster_options(&disks[1]) };
-    let follower = Broker::open(options, START).expect("it is new").0;
-    lead(&leader, START);
-    for number in 0..10_000 {
-        put(&leader, START, 0);
-        if number % 100 == 0 {
-            pass_on(&leader, &follower);
-            commit(&leader, START);
-            commit(&follower, START);
-        }
-    }
-    pass_on(&leader, &follower);
-    commit(&follower, START);
+    let (leader, follower, ..) = with_cold_follower(10_000);
     let rests_after_put = || {
         put(&leader, START, 0);
         let rests = groups(&leader).map(|group| {
