@@ -124,9 +124,6 @@ fn refused(refusal: Refusal, missing: impl FnOnce() -> Problem) -> Problem {
             let why = "the log has no room for the change; finish jobs, or free disk space";
             Problem::new(ProblemKind::LogFull, why)
         }
-        Refusal::MemoryFull => {
-            let why = "the limit of memory is reached; finish jobs to make room";
-            Problem::new(ProblemKind::MemoryFull, why)
-        }
+        Refusal::MemoryFull => PutRefusal::MemoryFull.into(),
     }
 }

@@ -259,7 +259,7 @@ impl Kept {
         }
     }
 
-    /// Frees the key of a request that failed.
+    /// Frees the key of a request that put nothing.
     fn release(&mut self, (client, key): &Key) {
         if let Some(of_client) = self.clients.get_mut(client) {
             of_client.requests.remove(key);
