@@ -710,6 +710,7 @@ impl Shared {
         if !core.ledger.follows() {
             core.engine.set_time(now);
         }
+        core.engine.note_full_memory(self.memory.memory().is_full());
         let records_before = core.engine.record_bytes();
         let mut turn = Turn { shared: self, core, records_before };
         turn.core.write_owed();
@@ -751,7 +752,6 @@ impl Shared {
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         core.memory_left.set(0);
-        core.engine.note_full_memory(self.memory.memory().is_full());
         self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
         core.ledger.end_turn(&core.engine);
         self.owed.store(core.ledger.owed(), Ordering::Relaxed);

@@ -85,8 +85,6 @@ pub(crate) struct Cold {
     pub(crate) applying: bool,
     /// See [`crate::Options::head_jobs`].
     head_jobs: usize,
-    /// Memory is full, so the jobs at the heads of queues become cold, too.
-    is_short: bool,
     /// During a start: the policies. The engine gets them only after the jobs.
     at_start: Option<StartRules>,
 }
@@ -119,11 +117,6 @@ impl Cold {
     /// Whether jobs can become cold.
     pub(crate) fn is_on(&self) -> bool {
         self.bytes_max.is_some()
-    }
-
-    /// So many jobs at the head of each list stay in memory.
-    fn jobs_at_head(&self) -> usize {
-        if self.is_short { 0 } else { self.head_jobs }
     }
 
     /// Sets the policies for the start. `None`: the start has ended.
@@ -243,7 +236,7 @@ impl Caller<'_> {
     /// jobs. Without this, a session that finishes nothing could bring a whole queue into memory.
     pub(crate) fn must_finish_first(&self, choice: Choice<'_>) -> bool {
         self.core.engine.holds_many(self.session)
-            && self.shared.memory.memory().is_full()
+            && self.core.engine.memory_is_full()
             && self.core.engine.takes_beside_cold(self.session, choice)
     }
 
@@ -347,6 +340,11 @@ impl Core {
         NextBlocks { blocks, with_bodies, bytes_max, wanted_from }
     }
 
+    /// So many jobs at the head of each list stay in memory. While memory is full, those become cold, too.
+    fn jobs_at_head(&self) -> usize {
+        if self.engine.memory_is_full() { 0 } else { self.cold.head_jobs }
+    }
+
     /// Whether a list of a block has enough jobs that some of them are far from its head. A delayed
     /// job can be far without other jobs. `queue`: the queue that has this name itself, as the log
     /// names it.
@@ -354,9 +352,7 @@ impl Core {
         let Some(queue) = self.engine.own_queue_id(queue) else { return false };
         match state_of(list) {
             State::Delayed => true,
-            state => {
-                self.engine.count(JobList { queue, state }) as usize > self.cold.jobs_at_head()
-            }
+            state => self.engine.count(JobList { queue, state }) as usize > self.jobs_at_head(),
         }
     }
 
@@ -388,7 +384,7 @@ impl Core {
         if let Some(list) = slots.first().map(|slot| self.engine.list_of(*slot)) {
             slots.retain(|slot| self.engine.list_of(*slot) == list);
         }
-        let head = self.cold.jobs_at_head();
+        let head = self.jobs_at_head();
         if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, head) {
             return Cooled::NotNow;
         }

@@ -24,8 +24,6 @@ pub(crate) struct ChoreLine {
     begins_to_rest: bool,
     /// No chore continues while this is true: see [`crate::Engine::hold_chores`].
     is_held: bool,
-    /// Kicks end when they need a cold job: see [`crate::Engine::end_kicks_at_cold_jobs`].
-    kicks_end_at_cold_jobs: bool,
     /// Kicks end instead of their next slice: see [`crate::Engine::end_kicks`].
     kicks_end: bool,
     /// The last slice was spent on timers, so the next slice begins with a chore.
@@ -66,14 +64,6 @@ impl ChoreLine {
 
     pub(crate) fn hold(&mut self, hold: bool) {
         self.is_held = hold;
-    }
-
-    pub(crate) fn end_kicks_at_cold_jobs(&mut self, end: bool) {
-        self.kicks_end_at_cold_jobs = end;
-    }
-
-    pub(crate) fn kicks_end_at_cold_jobs(&self) -> bool {
-        self.kicks_end_at_cold_jobs
     }
 
     pub(crate) fn end_kicks(&mut self, end: bool) {

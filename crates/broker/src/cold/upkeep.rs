@@ -129,11 +129,7 @@ impl Shared {
     /// of `with_core` takes the broker's lock for one block at most.
     pub(crate) fn cool_step(&self, pass: &mut CoolPass, with_core: &mut WithCore<'_>) -> bool {
         let Some(log) = &self.log else { return false };
-        let is_full = self.memory.memory().is_full();
-        pass.is_cooling = under_lock(with_core, |core| {
-            core.cold.is_short = is_full;
-            core.has_too_many_jobs(pass.is_cooling)
-        });
+        pass.is_cooling = under_lock(with_core, |core| core.has_too_many_jobs(pass.is_cooling));
         if !pass.is_cooling {
             return false;
         }

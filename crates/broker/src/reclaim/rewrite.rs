@@ -70,8 +70,7 @@ impl Shared {
         if self.disk.is_critical() {
             return Ok(false);
         }
-        let is_full = self.memory.memory().is_full();
-        let Some(mut jobs) = self.turn(now).core.next_changed(is_full) else { return Ok(false) };
+        let Some(mut jobs) = self.turn(now).core.next_changed() else { return Ok(false) };
         if jobs.0.is_empty() {
             return Ok(true);
         }
@@ -84,20 +83,22 @@ impl Shared {
 
 impl Core {
     /// Whether changed jobs should be written again.
-    fn wants_rewrite(&self, is_full: bool) -> bool {
+    fn wants_rewrite(&self) -> bool {
         // Takes change jobs, too, but a leased job cannot become cold.
         let changed = self.ledger.locations.changed().saturating_sub(self.engine.totals().leased);
         let is_large_part = changed * CHANGED_PART >= self.ledger.locations.count();
         // Only above the limit do jobs begin to become cold. A job that stays in memory anyway need not be
         // written again.
-        changed > 0 && (is_large_part || is_full) && self.has_too_many_jobs(false)
+        changed > 0
+            && (is_large_part || self.engine.memory_is_full())
+            && self.has_too_many_jobs(false)
     }
 
     /// Moves the progress of the pass, and returns the next jobs, if any. `None`: the pass has ended, or
     /// there need be none now.
-    fn next_changed(&mut self, is_full: bool) -> Option<JobsToWrite> {
+    fn next_changed(&mut self) -> Option<JobsToWrite> {
         let now = self.engine.now();
-        if now < self.rewrite.begins || !self.wants_rewrite(is_full) {
+        if now < self.rewrite.begins || !self.wants_rewrite() {
             return None;
         }
         for _ in 0..PAGES_PER_TURN {

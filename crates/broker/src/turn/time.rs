@@ -40,7 +40,6 @@ impl Turn<'_> {
             return false;
         }
         core.engine.hold_chores(self.shared.writes_behind());
-        core.engine.end_kicks_at_cold_jobs(self.shared.memory.memory().is_full());
         if core.engine.has_chores() {
             let lacks_room = core.lacks_room(core.engine.kick_jobs_max(), |_| true);
             core.engine.end_kicks(lacks_room);

@@ -119,12 +119,6 @@ impl Engine {
         Verdict::Retry(retries.wait_ms(job.id(), attempts))
     }
 
-    /// Notes whether the memory is full. A failure is never refused. So while the memory is full, a new
-    /// dead letter keeps no text of its worker, and does not make the queue that it would move to.
-    pub fn note_full_memory(&mut self, is_full: bool) {
-        self.memory_is_full = is_full;
-    }
-
     /// The address of the client that holds a job, or held it until it left, and the exception or the
     /// warnings that it sent.
     fn last_words(&mut self, slot: JobSlot, failure: Failure<'_>) -> LastWords {

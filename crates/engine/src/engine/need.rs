@@ -137,6 +137,18 @@ impl Engine {
         self.queue_id(name).filter(|id| !is_alias(*id))
     }
 
+    /// Notes whether the memory is full. A failure is never refused. So while the memory is full, a new
+    /// dead letter keeps no text of its worker, and does not make the queue that it would move to. Jobs
+    /// that were kicked stay in memory. So a kick that has kicked some jobs ends when it needs a cold one.
+    pub fn note_full_memory(&mut self, is_full: bool) {
+        self.memory_is_full = is_full;
+    }
+
+    /// Whether the memory is full: see [`Engine::note_full_memory`].
+    pub fn memory_is_full(&self) -> bool {
+        self.memory_is_full
+    }
+
     /// Whether this session holds [`FULL_MEMORY_LEASES`] jobs, and there are cold jobs. Leased jobs stay
     /// in memory, and what is taken makes room for loads. So while memory is full, the owner refuses a
     /// take of such a session that [`Engine::takes_beside_cold`]. Other sessions can always take jobs: so

@@ -410,11 +410,11 @@ fn a_kick_ends_behind_some_jobs_at_a_cold_job_while_memory_is_short() {
     let ids: Vec<JobId> = (0..6).map(|_| owner.world.put(session, 5, 40, 60)).collect();
     owner.cool(&ids[2..4]);
     owner.cool(&ids[4..]);
-    owner.world.act(|engine, _| engine.end_kicks_at_cold_jobs(true));
+    owner.world.act(|engine, _| engine.note_full_memory(true));
     assert_eq!(owner.kick(session, 10), 2);
     assert_eq!(owner.kick(session, 10), 2, "each kick that finds jobs kicks some");
     owner.cool_some(owner.list(State::Delayed), 0, 2);
-    owner.world.act(|engine, _| engine.end_kicks_at_cold_jobs(false));
+    owner.world.act(|engine, _| engine.note_full_memory(false));
     assert_eq!(owner.kick(session, 10), 2);
 }
 

@@ -72,13 +72,6 @@ impl Engine {
         !self.chores.is_empty()
     }
 
-    /// From now on, a kick that has kicked some jobs ends when it needs a cold job, or waits for it
-    /// again. Jobs that were kicked stay in memory. So while memory is short, one kick must not load
-    /// all jobs.
-    pub fn end_kicks_at_cold_jobs(&mut self, end: bool) {
-        self.chores.end_kicks_at_cold_jobs(end);
-    }
-
     /// From now on, a kick ends instead of its next slice, also if it has kicked no job yet. Each
     /// job needs room in the log, and other clients can use the room that a kick had found.
     pub fn end_kicks(&mut self, end: bool) {
@@ -163,7 +156,7 @@ impl Engine {
                     jobs_left -= 1;
                     let queue = &mut self.queues[list.queue];
                     if queue.is_first_cold(list.state) {
-                        if self.chores.kicks_end_at_cold_jobs() && *kicked > 0 {
+                        if self.memory_is_full && *kicked > 0 {
                             return false;
                         }
                         self.rest_for_load(*list);
