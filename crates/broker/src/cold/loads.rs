@@ -106,9 +106,8 @@ impl Shared {
         let mut found = Found::Nothing;
         // There can be many segments, so this takes the broker's lock only for those that may have the
         // job. Before the search, the caller has made sure that the job does not become cold.
-        for segment in log.indexed() {
-            let may_have = log.index(segment).is_some_and(|index| index.may_have(id.0));
-            if !may_have || !under_lock(with_core, |core| core.cold.has_absent_jobs_in(segment)) {
+        for segment in log.segments_that_may_have(id.0) {
+            if !under_lock(with_core, |core| core.cold.has_absent_jobs_in(segment)) {
                 continue;
             }
             let find = || log.index(segment).map_or(Ok(None), |index| index.find(id.0));

@@ -122,7 +122,7 @@ impl SegmentIndex {
     }
 
     /// Whether a block may have the job with this id. Reads no file.
-    pub fn may_have(&self, id: u64) -> bool {
+    pub(crate) fn may_have(&self, id: u64) -> bool {
         self.fence_of(id).is_some()
     }
 

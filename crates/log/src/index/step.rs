@@ -145,6 +145,13 @@ impl Log {
         self.indexes.shelf_from(self.first_segment()).indexes.keys().copied().collect()
     }
 
+    /// The segments whose index may have the job with this id, from the oldest on. Reads no file.
+    pub fn segments_that_may_have(&self, id: u64) -> Vec<u32> {
+        let shelf = self.indexes.shelf_from(self.first_segment());
+        let found = shelf.indexes.values().filter(|index| index.may_have(id));
+        found.map(|index| index.segment()).collect()
+    }
+
     /// The memory of all indexes in bytes. It grows with the names of queues in each segment.
     pub fn index_memory_bytes(&self) -> u64 {
         let shelf = self.indexes.shelf_from(self.first_segment());
