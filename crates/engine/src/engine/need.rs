@@ -133,8 +133,7 @@ impl Engine {
     /// The queue that a read under this name reads. If the name is an alias now, there is none: the
     /// jobs of a queue of this name are out of reach.
     fn queue_to_read(&self, name: &[u8]) -> Option<QueueId> {
-        let is_alias = |id| self.policy_of(id).is_some_and(|policy| !policy.alias.is_empty());
-        self.queue_id(name).filter(|id| !is_alias(*id))
+        self.queue_id(name).filter(|id| !Self::is_hidden(&self.queues[*id]))
     }
 
     /// Notes whether the memory is full. A failure is never refused. So while the memory is full, a new

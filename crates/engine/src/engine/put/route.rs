@@ -433,19 +433,24 @@ impl Engine {
         body_bytes: usize,
     ) -> Result<(), Refused> {
         self.check_size(queue, body_bytes)?;
-        let is_full = self.is_full(queue) || self.room_is_kept(queue, None);
-        if is_full { Err(Refused::QueueFull) } else { Ok(()) }
+        if self.lacks_room(queue, (0, 0)) { Err(Refused::QueueFull) } else { Ok(()) }
     }
 
-    /// Whether the queue of this name refuses a put that does not wait: it is full, or other puts wait,
-    /// and its policy drops no jobs.
+    /// Whether a put that does not wait would find no room in a queue without so many of its ready jobs
+    /// and their bytes: the queue is full, or other puts wait.
+    fn lacks_room(&self, queue: QueueId, without: (u64, u64)) -> bool {
+        self.is_full_without(queue, without) || self.room_is_kept(queue, None)
+    }
+
+    /// Whether the queue of this name refuses a put that does not wait: it lacks room, and its policy
+    /// drops no jobs.
     pub fn is_full_for_puts(&self, name: &[u8]) -> bool {
         let refuses = |queue: &QueueId| {
             let policy = self.policy_of(*queue);
             policy.is_some_and(|policy| policy.when_full != WhenFull::DropOldest)
         };
         let queue = self.queue_id(name).filter(refuses);
-        queue.is_some_and(|queue| self.is_full(queue) || self.room_is_kept(queue, None))
+        queue.is_some_and(|queue| self.lacks_room(queue, (0, 0)))
     }
 
     /// Checks that a body is not larger than a queue's policy allows.
@@ -490,8 +495,7 @@ impl Engine {
             State::Delayed | State::Leased | State::Buried => (0, 0),
         };
         let is_out = is_taken(None) || refuses && self.is_full(queue);
-        let stays_full = self.is_full_without(queue, own) || self.room_is_kept(queue, None);
-        is_out && !is_taken(Some(job.id())) && !(refuses && stays_full)
+        is_out && !is_taken(Some(job.id())) && !(refuses && self.lacks_room(queue, own))
     }
 
     fn oldest_of_the_least_urgent(&self, queue: QueueId) -> Option<JobSlot> {
