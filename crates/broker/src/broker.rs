@@ -66,8 +66,8 @@ pub struct Options {
     /// The limit of memory for the records of jobs: see [`Broker::set_jobs_limit`]. `None`: every
     /// job has its record in memory, and the log has no index files.
     pub jobs_bytes_max: Option<u64>,
-    /// At least this many jobs at the head of each queue stay in memory. Simulations set a small
-    /// number.
+    /// At least this many jobs at the head of each queue stay in memory, unless the memory is full.
+    /// Simulations set a small number.
     pub head_jobs: usize,
     /// The lineage of the cluster that the folder belongs to. The broker then begins as a follower:
     /// see [`Broker::apply`] and [`Broker::lead`]. `None`: the server is alone.

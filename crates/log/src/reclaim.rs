@@ -322,7 +322,7 @@ impl Log {
     }
 
     /// The oldest segment, if reclaim stopped because it cannot read this segment. If the owner has
-    /// the bodies of the segment's live jobs, it can [write them again](Log::rescue).
+    /// the bodies of the segment's live jobs, it can [write them again](Log::write_again).
     pub fn unreadable_segment(&self) -> Option<u32> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).unreadable
     }
@@ -330,7 +330,7 @@ impl Log {
     /// Writes a live job to the end of the log, with the owner's body: a job of the unreadable segment, or
     /// one that needs a slot whose entry has all its changes. Does nothing if the job has ended. The
     /// caller must hold the owner's lock. Returns false if there is no room now.
-    pub fn rescue<'b>(
+    pub fn write_again<'b>(
         &self,
         now_ms: u64,
         (slot, id): (Slot, u64),

@@ -100,7 +100,7 @@ impl Core {
             let is_there = self.is_where_it_was(job);
             match &job.body {
                 Some(body) if is_there => {
-                    if !log.rescue(now_ms, job.log_slot(), body, &mut Mover::new(self))? {
+                    if !log.write_again(now_ms, job.log_slot(), body, &mut Mover::new(self))? {
                         return Ok(false);
                     }
                 }

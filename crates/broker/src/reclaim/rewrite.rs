@@ -144,7 +144,7 @@ impl Core {
                 continue;
             }
             if !log.admits_put(body.len())
-                || !log.rescue(now_ms, job.log_slot(), body, &mut Mover::new(self))?
+                || !log.write_again(now_ms, job.log_slot(), body, &mut Mover::new(self))?
             {
                 return Ok(false);
             }
