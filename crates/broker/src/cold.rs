@@ -221,7 +221,7 @@ impl Caller<'_> {
 
     /// Whether the take that has this need would be refused: see [`Caller::must_finish_first`]. Then no
     /// job is loaded for it.
-    fn is_refused_for(&self, need: Need<'_>) -> bool {
+    pub(crate) fn is_refused_for(&self, need: Need<'_>) -> bool {
         match need {
             Need::Watched => self.must_finish_first(Choice::Watched),
             Need::Registered | Need::Sleep => {

@@ -1,7 +1,7 @@
 //! Workers, as in Gearman. A worker registers for queues, sleeps until a job wakes it, takes jobs,
 //! and reports on them.
 
-use engine::{Body, Choice, GrabOrder, Handout, JobId, News, NotFound, Patience, Tags, Take};
+use engine::{Body, Choice, GrabOrder, Handout, JobId, Need, News, NotFound, Patience, Tags, Take};
 
 use super::holds_logged;
 use crate::{Answer, Caller, Position, Refusal};
@@ -69,7 +69,7 @@ impl Caller<'_> {
     /// Puts a worker to sleep, if there is no job for it. Returns whether the worker sleeps now.
     /// [`crate::Event::WorkToDo`] will wake a sleeping worker.
     pub fn sleep(&mut self) -> bool {
-        if self.must_finish_first(Choice::Registered(GrabOrder::NewestFirst)) {
+        if self.is_refused_for(Need::Sleep) {
             // There is a job for it, which it must not take yet. It stays awake, because nothing would wake
             // it when it has finished its jobs. Until then it can ask again and again, and in vain.
             return false;
