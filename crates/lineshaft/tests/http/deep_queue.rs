@@ -1,5 +1,5 @@
 //! Tests a queue with 5 million jobs, most of them in the log only. Each reply is compared with the
-//! expected bytes, so the order of the jobs is checked, too.
+//! expected bytes, so the order of the jobs is checked, too. A second test has jobs that workers give back.
 //!
 //! In a fresh server, the first job has the number 1, and a client puts the others one after the
 //! other. So the client knows all numbers in advance, and need not wait for a reply before it sends
