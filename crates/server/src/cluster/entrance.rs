@@ -35,7 +35,7 @@ const GIVES_WAY_IN: Duration = Duration::from_millis(250);
 /// At the limit of connections, a client waits this long for the end of another connection. Then it is
 /// closed, because its link takes a descriptor.
 const ROOM_MAX: Duration = Duration::from_secs(15);
-/// A client that waits looks again at the latest after this time: a reload can raise the limit.
+/// Time between two looks whether anybody is still behind a link that waits.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The other end of a client's connection in this process, and the place of the connection.
@@ -123,18 +123,8 @@ impl Entrance {
             return Ok(());
         }
         let _place = self.waiting.try_acquire().map_err(|_| ErrorKind::ConnectionRefused)?;
-        let end_of_another = async {
-            loop {
-                // This comes before the check, so the loop misses no connection that ends later.
-                let freed = self.limits.freed();
-                if !self.limits.is_full() {
-                    return;
-                }
-                let _ = timeout(PAUSE, freed).await;
-            }
-        };
         tokio::select! {
-            freed = timeout(ROOM_MAX, end_of_another) => Ok(freed?),
+            room = timeout(ROOM_MAX, self.limits.room()) => Ok(room?),
             () = hung_up(link) => Err(ErrorKind::ConnectionReset.into()),
             () = gone => Err(ErrorKind::ConnectionAborted.into()),
         }

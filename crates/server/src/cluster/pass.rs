@@ -44,7 +44,7 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const FIRST_BYTES: usize = 512;
 /// A site closes connections that send nothing for this long. Its connections are few.
 const SITE_SILENCE_MAX: Duration = Duration::from_secs(2);
-/// Pause after a failed accept, or at the limit of connections if no connection ends.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A link to the leader.
@@ -145,13 +145,7 @@ impl Peers {
 
 async fn accept(listening: Arc<Listening>) {
     loop {
-        // This comes before the check, so the loop misses no connection that ends later.
-        let freed = listening.limits.freed();
-        if listening.limits.is_full() {
-            // After either end of the wait, the loop checks again.
-            let _ = timeout(PAUSE, freed).await;
-            continue;
-        }
+        listening.limits.room().await;
         let accepted = match &listening.socket {
             Socket::Tcp(listener) => listener.accept().await.map(|(socket, peer)| {
                 let _ = socket.set_nodelay(true);

@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use broker::{Broker, DiskLimits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::timeout;
 
 use crate::config::Limits;
 use crate::config::protocol::Protocol;
@@ -34,6 +36,8 @@ pub(crate) const OPERATOR_CONNECTIONS_MAX: usize = 16;
 const RUNTIME_DESCRIPTORS: usize = 4;
 /// At the limit of connections, so many links wait at a leader for the end of a connection.
 pub(crate) const WAITING_LINKS_MAX: usize = 32;
+/// One that waits for room looks again at the latest after this time: a reload can raise the limit.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// Number of file descriptors that a node of a cluster needs besides those of its clients: 64
 /// handshakes, the links that wait, two runtimes, the connections to NATS and to the other nodes.
 const CLUSTER_DESCRIPTORS: u64 = (64 + WAITING_LINKS_MAX + 2 * RUNTIME_DESCRIPTORS) as u64 + 24;
@@ -103,7 +107,7 @@ pub(crate) struct LiveLimits {
     /// Number of open connections per address: see [`Peer::counted_address`]. Addresses without
     /// connections are removed.
     addresses: Mutex<HashMap<IpAddr, usize>>,
-    /// Wakes the acceptors that wait for the end of a connection.
+    /// Wakes those that wait for the end of a connection.
     freed: Notify,
     /// Counts of refused connections.
     pub(crate) refused: Refused,
@@ -399,6 +403,18 @@ impl LiveLimits {
 
     pub(crate) fn is_full(&self) -> bool {
         self.open() >= self.connections()
+    }
+
+    /// Waits until there is room for a connection.
+    pub(crate) async fn room(&self) {
+        loop {
+            // This comes before the check, so the loop misses no connection that ends later.
+            let freed = self.freed();
+            if !self.is_full() {
+                return;
+            }
+            let _ = timeout(ROOM_PAUSE, freed).await;
+        }
     }
 
     /// Completes when a connection ends after this call, even if that is before the first poll.
