@@ -32,7 +32,7 @@ pub use workers::Assignment;
 ///   `register`, `unregister`, `unregister_all`, `take_registered`, `sleep`, `report`, `progress`,
 ///   `complete`, `fail`.
 /// - Items of a queue that is read in order, as in Kestrel: `add`, `read`, `confirm`,
-///   `give_back_item`, `hand_over`, `holds`.
+///   `give_back_item`, `hand_over`, `holds`, `open_body`.
 /// - Whole queues: `create_queue`, `limit_queue`, `pause`, `flush`, `flush_all`, `flush_expired`,
 ///   `drop_queue`, `remove_queue`.
 /// - A queue that a list shows, even if its name stands for another one: `use_queue_of`,

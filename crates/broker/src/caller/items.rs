@@ -1,6 +1,8 @@
 //! Items of queues that are read in order, as in Kestrel.
 
-use engine::{Body, Choice, LeaseId, NotFound, Patience, ReadMode, Refused, SessionId, Take, When};
+use engine::{
+    Body, Choice, JobBody, LeaseId, NotFound, Patience, ReadMode, Refused, SessionId, Take, When,
+};
 
 use crate::admission::{not_admitted, put_bytes};
 use crate::core::Core;
@@ -106,6 +108,12 @@ impl Caller<'_> {
     /// Whether this session holds this open read.
     pub fn holds(&self, lease: LeaseId) -> bool {
         self.core.engine.holds(self.session, lease)
+    }
+
+    /// The body of the item of this open read, if this session holds the read.
+    pub fn open_body(&self, lease: LeaseId) -> Option<JobBody> {
+        let slot = self.core.engine.held_by(self.session, lease).ok()?;
+        self.core.peeked(slot, self.session).value.ok().map(|peeked| peeked.body)
     }
 }
 

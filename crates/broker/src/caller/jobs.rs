@@ -367,7 +367,11 @@ fn is_set_aside(engine: &Engine, id: JobId) -> bool {
 }
 
 impl Core {
-    fn peeked(&self, slot: JobSlot, session: SessionId) -> Answer<Result<Peeked, NotFound>> {
+    pub(super) fn peeked(
+        &self,
+        slot: JobSlot,
+        session: SessionId,
+    ) -> Answer<Result<Peeked, NotFound>> {
         let (id, mut body) = (self.engine.id_of(slot), self.engine.body(slot));
         self.fetch((slot, id), None, session, &mut body);
         let peeked = Peeked { id, body };

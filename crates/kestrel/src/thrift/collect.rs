@@ -3,8 +3,8 @@
 use std::mem;
 
 use broker::{
-    Answer, Blocked, Handout, JobBody, JobId, LeaseId, Millis, Outbox, Patience, Position,
-    ReadMode, SessionId, Take, Turn,
+    Answer, Blocked, Handout, JobBody, LeaseId, Millis, Outbox, Patience, Position, ReadMode,
+    SessionId, Take, Turn,
 };
 
 use super::methods::{Failed, check_name};
@@ -40,7 +40,6 @@ pub(super) struct Collect {
 struct Collected {
     /// The lease of the item. `None` if the item is already finished.
     lease: Option<LeaseId>,
-    id: JobId,
     /// [`JobBody::Stored`] while the call waits: then only the queue or the log keeps the body.
     body: JobBody,
 }
@@ -124,7 +123,8 @@ impl Collect {
         }
     }
 
-    fn add(&mut self, item: Collected, after: Position) {
+    fn add(&mut self, lease: Option<LeaseId>, body: JobBody, after: Position) {
+        let item = Collected { lease, body };
         self.items_bytes += item.cost_bytes();
         self.items.push(item);
         self.after = self.after.max(after);
@@ -150,32 +150,15 @@ impl Collect {
                 return true;
             }
             turn.count_work(1);
-            let caller = turn.caller(holder);
-            let held = item.lease.filter(|lease| caller.holds(*lease));
-            let peeked = held.and_then(|_| caller.peek(item.id).value.ok());
-            let Some(peeked) = peeked else { return false };
-            item.body = peeked.body;
+            let body = item.lease.and_then(|lease| turn.caller(holder).open_body(lease));
+            let Some(body) = body else { return false };
+            item.body = body;
             true
         });
     }
 }
 
 impl Collected {
-    fn leased(handout: Handout) -> Self {
-        Self { lease: Some(handout.lease), id: handout.id, body: handout.body }
-    }
-
-    /// The item that a read has found, if any.
-    fn of(taken: Take) -> Option<Self> {
-        match taken {
-            Take::Granted(handout) => Some(Self::leased(handout)),
-            Take::Finished { id, body, .. } | Take::Peeked { id, body, .. } => {
-                Some(Self { lease: None, id, body })
-            }
-            Take::Nothing(_) | Take::DeadlineSoon | Take::Waiting => None,
-        }
-    }
-
     fn cost_bytes(&self) -> usize {
         self.body.len() + ITEM_BYTES
     }
@@ -221,13 +204,13 @@ impl ThriftSession {
                     return;
                 }
                 Ok(taken) => {
-                    let Some(item) = Collected::of(taken) else {
+                    let Some((lease, body)) = taken.item() else {
                         self.server.count_miss(&collect.queue, turn);
                         collect.after = collect.after.max(after);
                         break;
                     };
                     counters.get_hits.add_one();
-                    collect.add(item, after);
+                    collect.add(lease, body, after);
                 }
                 Err(Blocked) => break,
             }
@@ -276,7 +259,7 @@ impl ThriftSession {
         outbox: &mut Outbox,
     ) {
         self.server.counters().get_hits.add_one();
-        collect.add(Collected::leased(handout), after);
+        collect.add(Some(handout.lease), handout.body, after);
         self.collect(collect, turn, outbox);
     }
 

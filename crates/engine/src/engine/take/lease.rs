@@ -111,11 +111,7 @@ impl Engine {
     }
 
     /// The place of the job that this session holds by this lease.
-    pub(in crate::engine) fn held_by(
-        &self,
-        holder: SessionId,
-        lease: LeaseId,
-    ) -> Result<JobSlot, NotFound> {
+    pub fn held_by(&self, holder: SessionId, lease: LeaseId) -> Result<JobSlot, NotFound> {
         self.sessions.find(holder).and_then(|session| session.held_by(lease)).ok_or(NotFound)
     }
 
