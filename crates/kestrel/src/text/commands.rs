@@ -31,8 +31,12 @@ impl TextSession {
     ) {
         match request {
             Request::Put { queue, expiry_ms } => self.put(queue, expiry_ms, items, turn, outbox),
-            Request::Get { queue, timeout_ms } => self.close_all(queue, Then::Get { timeout_ms }),
-            Request::Peek { queue, timeout_ms } => self.close_all(queue, Then::Peek { timeout_ms }),
+            Request::Get { queue, timeout_ms } => {
+                self.close_all(queue, Then::Fetch { how: FetchMode::Open, timeout_ms });
+            }
+            Request::Peek { queue, timeout_ms } => {
+                self.close_all(queue, Then::Fetch { how: FetchMode::Peek, timeout_ms });
+            }
             Request::Monitor { queue, timeout_ms } => {
                 self.close_all(queue, Then::Monitor { timeout_ms });
             }
@@ -99,46 +103,14 @@ impl TextSession {
         outbox: &mut Outbox,
     ) {
         match then {
-            Then::Get { timeout_ms } => self.get(queue, timeout_ms, after, turn, outbox),
-            Then::Peek { timeout_ms } => self.peek(queue, timeout_ms, after, turn, outbox),
+            Then::Fetch { how, timeout_ms } => {
+                self.fetch_named(queue, how, timeout_ms, after, turn, outbox);
+            }
             Then::Monitor { timeout_ms } => {
                 self.begin_monitor(queue, timeout_ms, after, turn, outbox);
             }
             Then::Confirm { count } => number(outbox, after, count),
         }
-    }
-
-    fn get(
-        &mut self,
-        queue: &[u8],
-        timeout_ms: i32,
-        after: Position,
-        turn: &mut Turn<'_>,
-        outbox: &mut Outbox,
-    ) {
-        if self.client.is_refused_reads(turn) {
-            return unavailable(outbox, after, "getItem");
-        }
-        if self.client.is_open_full(queue, turn) {
-            return error(outbox, after, TOO_MANY_OPEN);
-        }
-        self.client.counters().cmd_get.add_one();
-        self.fetch_named(queue, FetchMode::Open, timeout_ms, after, turn, outbox);
-    }
-
-    fn peek(
-        &mut self,
-        queue: &[u8],
-        timeout_ms: i32,
-        after: Position,
-        turn: &mut Turn<'_>,
-        outbox: &mut Outbox,
-    ) {
-        if self.client.is_refused_reads(turn) {
-            return unavailable(outbox, after, "getItem");
-        }
-        self.client.counters().cmd_peek.add_one();
-        self.fetch_named(queue, FetchMode::Peek, timeout_ms, after, turn, outbox);
     }
 
     fn fetch_named(
@@ -150,6 +122,15 @@ impl TextSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
+        if self.client.is_refused_reads(turn) {
+            return unavailable(outbox, after, "getItem");
+        }
+        if how == FetchMode::Open && self.client.is_open_full(queue, turn) {
+            return error(outbox, after, TOO_MANY_OPEN);
+        }
+        let counters = self.client.counters();
+        let counter = if how == FetchMode::Peek { &counters.cmd_peek } else { &counters.cmd_get };
+        counter.add_one();
         if !is_usable(queue, turn) {
             return error(outbox, after, ILLEGAL_NAME);
         }

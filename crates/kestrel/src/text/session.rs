@@ -7,7 +7,7 @@ use broker::{Body, BodyCopy, JobBody, Millis, Outbox, Position, Step, Turn, When
 use super::items::{ItemList, Progress};
 use super::reply::{error, number};
 use super::request::{Request, parse};
-use crate::client::{AT_ONCE, Closing};
+use crate::client::{AT_ONCE, Closing, FetchMode};
 use crate::line::{Line, first_line};
 use crate::session::{BlockedItem, LineDialect, LineSession};
 
@@ -50,10 +50,8 @@ pub(super) struct Storing {
 /// How a request goes on after it has closed open reads.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Then {
-    Get {
-        timeout_ms: i32,
-    },
-    Peek {
+    Fetch {
+        how: FetchMode,
         timeout_ms: i32,
     },
     Monitor {
