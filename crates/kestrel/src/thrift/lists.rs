@@ -15,7 +15,6 @@ use super::types::{Protocol, Type};
 use super::writer::ReplyTo;
 use crate::client::AT_ONCE;
 use crate::latency::Measure;
-use crate::name::is_possible;
 
 /// A call with a list, and its progress. [`Waiting::List`] has the message with the list.
 #[derive(Debug)]
@@ -62,20 +61,20 @@ enum Act {
 }
 
 impl ListCall {
-    /// Starts a call. `values` is a part of a message of `message_bytes` bytes.
+    /// Starts a call. Its values, which [`values_of`] has returned, are a part of a message of
+    /// `message_bytes` bytes.
     fn new(
         to: ReplyTo,
         method: Method,
         act: Act,
-        values: Option<Values<'_>>,
-        (kind, message_bytes): (Type, usize),
-    ) -> Result<Self, Failed> {
-        let values = values.map(|values| values.of(kind)).transpose();
-        let (protocol, next, left) = match values.map_err(|_| Failed::MalformedList)? {
+        values: Option<(Reader<'_>, usize)>,
+        message_bytes: usize,
+    ) -> Self {
+        let (protocol, next, left) = match values {
             Some((reader, left)) => (reader.protocol(), message_bytes - reader.rest().len(), left),
             None => (Protocol::Binary, 0, 0),
         };
-        Ok(Self {
+        Self {
             to,
             method,
             act,
@@ -87,7 +86,7 @@ impl ListCall {
             done: 0,
             waits_since: None,
             after: AT_ONCE,
-        })
+        }
     }
 
     /// The memory of the call beside its message.
@@ -120,19 +119,16 @@ impl ThriftSession {
         message_bytes: usize,
         turn: &Turn<'_>,
     ) -> Result<ListCall, Failed> {
+        let values = values_of(arguments.list, Type::Bytes)?;
+        self.check_writes(turn)?;
+        // A name can be as long as the message. So the call copies only a valid one.
+        check_name(arguments.queue, turn)?;
         let expires = match i64::from(arguments.time_ms) {
             0 => None,
             millis => Some(When::At(Millis(turn.now().0.saturating_add_signed(millis)))),
         };
-        // A name can be as long as the message. The check below refuses such a name, so it is not
-        // copied.
-        let queue: &[u8] = if is_possible(arguments.queue) { arguments.queue } else { b"" };
-        let act = Act::Put { queue: queue.into(), expires };
-        let list = (Type::Bytes, message_bytes);
-        let call = ListCall::new(to, Method::Put, act, arguments.list, list)?;
-        self.check_writes(turn)?;
-        check_name(arguments.queue, turn)?;
-        Ok(call)
+        let act = Act::Put { queue: arguments.queue.into(), expires };
+        Ok(ListCall::new(to, Method::Put, act, values, message_bytes))
     }
 
     /// Begins a call that confirms open reads, or gives their items back. Any connection may have
@@ -148,7 +144,8 @@ impl ThriftSession {
         let holder = self.holder(turn);
         let act =
             if method == Method::Confirm { Act::Confirm(holder) } else { Act::GiveBack(holder) };
-        ListCall::new(to, method, act, arguments.set, (Type::I64, message_bytes))
+        let values = values_of(arguments.set, Type::I64)?;
+        Ok(ListCall::new(to, method, act, values, message_bytes))
     }
 
     /// Handles the values of a list in this message, until the list or the slice of work ends, or an
@@ -251,4 +248,10 @@ impl ThriftSession {
             Next::End => {}
         }
     }
+}
+
+/// A reader at the first value of a list, and the number of values. Fails if the values have another
+/// type.
+fn values_of(list: Option<Values<'_>>, kind: Type) -> Result<Option<(Reader<'_>, usize)>, Failed> {
+    list.map(|values| values.of(kind)).transpose().map_err(|_| Failed::MalformedList)
 }
