@@ -251,12 +251,7 @@ fn short_commands_without_answers_are_executed_in_portions_to_the_last() {
     let mut world = World::new();
     let (a, b) = (world.connect(), world.connect());
     let commands = request(SET_CLIENT_ID, "c").repeat(40_000);
-    let (mut more, _) = world.ask_for_slice(a, &commands);
-    let mut portions = 1;
-    while more {
-        (more, _) = world.ask_for_slice(a, b"");
-        portions += 1;
-    }
+    let (portions, _) = world.ask_in_slices(a, &commands);
     assert!(portions > 10, "{portions}");
     assert_eq!(world.held_bytes(a), 0);
     // The rest of a client's commands that comes after the end of its input is long, too.

@@ -163,12 +163,7 @@ fn a_bounded_number_of_news_waits_for_the_end_of_a_list() {
         // The list of events can have twice the room, and the data has a block of its own.
         let held = world.held_bytes(client);
         assert!(held >= MOST * (2 * size_of::<Answer<Event>>() + 16), "{held} bytes");
-        let (mut more, mut received) = (true, Vec::new());
-        while more {
-            let (goes_on, bytes) = world.ask_for_slice(client, b"");
-            more = goes_on;
-            received.extend(bytes);
-        }
+        let (_, mut received) = world.ask_in_slices(client, b"");
         let list_end = received.windows(3).position(|three| three == b"\n.\n");
         received.drain(..list_end.expect("it has an end") + 3);
         for _ in 0..reports {

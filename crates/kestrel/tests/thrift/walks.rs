@@ -61,15 +61,7 @@ fn a_call_with_very_many_values_is_read_in_slices() {
             let server = server(ServerOptions::default());
             let mut world = World::memory();
             let client = connect(&server, &mut world);
-            let (mut more, mut received) =
-                world.ask_for_slice(client, &call_with(style, &arguments));
-            let mut slices = 1;
-            while more {
-                let (goes_on, bytes) = world.ask_for_slice(client, b"");
-                received.extend(bytes);
-                more = goes_on;
-                slices += 1;
-            }
+            let (slices, mut received) = world.ask_in_slices(client, &call_with(style, &arguments));
             assert!(slices >= LONG_BYTES / SLICE_BYTES_MAX, "{style:?}: {slices}");
             let longest = world.broker.turn(world.now).longest_slice();
             assert!(longest < SLICE_UNITS_MAX, "{style:?}: {longest}");
