@@ -394,17 +394,26 @@ fn open_reads_count_as_memory_of_their_connection_until_they_have_ended() {
     assert!(held < 300_000, "{held} bytes");
 }
 
-#[test]
-fn the_room_of_a_list_of_open_reads_counts_as_memory_until_it_is_given_back() {
+/// Puts this many items into a queue with this limit of open reads, and opens 20,000 reads. Returns
+/// the world, the connection, and the ids of its open reads.
+fn with_open_reads(open_max: u32, items: usize) -> (World, usize, Vec<i64>) {
     let (mut world, server) = start();
-    let rule = Rule::new(["q"], [Setting::OpenMax(1_000_000)]);
+    let rule = Rule::new(["q"], [Setting::OpenMax(open_max)]);
     let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
     let client = connect(&server, &mut world);
-    assert_eq!(ask(&mut world, client, &put("q", &vec![&b"x"[..]; 50_000])), "put 50000");
+    let put_items = put("q", &vec![&b"x"[..]; items]);
+    assert_eq!(ask(&mut world, client, &put_items), format!("put {items}"));
     let mut open = Vec::new();
-    for _ in 0..20 {
-        open.extend(ids(world.ask(client, &get("q", 1_000, 0, 60_000))));
+    for _ in 0..200 {
+        open.extend(ids(world.ask(client, &get("q", 100, 0, 60_000))));
     }
+    assert_eq!(open.len(), 20_000);
+    (world, client, open)
+}
+
+#[test]
+fn the_room_of_a_list_of_open_reads_counts_as_memory_until_it_is_given_back() {
+    let (mut world, client, open) = with_open_reads(1_000_000, 50_000);
     let before = world.held_bytes(client);
     assert_eq!(ask(&mut world, client, &confirm(&open)), "confirm 20000");
     // Each further read lets the connection check two of the others.
@@ -440,32 +449,14 @@ fn a_thrift_connection_has_open_reads_of_a_bounded_number_of_queues() {
 
 #[test]
 fn a_connection_with_very_many_open_reads_checks_few_of_them_at_once() {
-    let (mut world, server) = start();
-    let rule = Rule::new(["q"], [Setting::OpenMax(1_000_000)]);
-    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
-    let client = connect(&server, &mut world);
-    let items = vec![&b"x"[..]; 20_000];
-    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 20000");
-    for _ in 0..200 {
-        assert_eq!(ids(world.ask(client, &get("q", 100, 0, 60_000))).len(), 100);
-    }
+    let (world, ..) = with_open_reads(1_000_000, 20_000);
     let longest = world.broker.turn(world.now).longest_slice();
     assert!(longest < 5_000, "{longest}");
 }
 
 #[test]
 fn a_get_at_the_limit_of_open_reads_checks_them_once() {
-    let (mut world, server) = start();
-    let rule = Rule::new(["q"], [Setting::OpenMax(20_000)]);
-    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
-    let client = connect(&server, &mut world);
-    let items = vec![&b"x"[..]; 21_000];
-    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 21000");
-    let mut open = Vec::new();
-    for _ in 0..200 {
-        open.extend(ids(world.ask(client, &get("q", 100, 0, 60_000))));
-    }
-    assert_eq!(open.len(), 20_000);
+    let (mut world, client, open) = with_open_reads(20_000, 21_000);
     let ended: Vec<i64> = open.into_iter().step_by(1_000).collect();
     assert_eq!(ask(&mut world, client, &confirm(&ended)), "confirm 20");
     // Each get checks a part of the open reads, and takes as many items as it found ended reads.
