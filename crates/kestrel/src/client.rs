@@ -1,7 +1,6 @@
 //! The queue operations of a memcache or text connection: putting items, fetching items, waiting
 //! for items, and open reads.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{
@@ -11,32 +10,11 @@ use broker::{
 
 use crate::counters::Counters;
 use crate::latency::{Measure, Watch};
+use crate::open_lists::OpenLists;
 use crate::server::{Refusals, Server};
 
 /// The position of a reply that does not wait for the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
-
-/// The memory of a list of open reads besides its room: its place in the map, which can be half full,
-/// and what the allocator adds.
-const OPEN_LIST_BYTES: usize = 192;
-
-/// The limit of queues of which a connection can have open reads at once. When the connection ends,
-/// it frees the lists of all these queues at once. 10,000 lists take up to 2 milliseconds.
-pub(crate) const OPEN_QUEUES_MAX: usize = 10_000;
-
-/// The memory of the list of a queue's open reads.
-pub(crate) fn open_list_bytes(queue: &[u8], open: &VecDeque<LeaseId>) -> usize {
-    queue.len() + OPEN_LIST_BYTES + open.capacity() * size_of::<LeaseId>()
-}
-
-/// Makes a list of open reads smaller, if most of its room is empty. The list moves to another place. It
-/// moves only after at least half of its reads have left it, because very many of them take long to
-/// move.
-pub(crate) fn give_room_back(open: &mut VecDeque<LeaseId>) {
-    if open.capacity() > 4 * open.len() {
-        open.shrink_to(2 * open.len());
-    }
-}
 
 /// A memcache or text connection: its session in the broker, and its open reads.
 #[derive(Debug)]
@@ -44,14 +22,10 @@ pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
-    /// The open reads of each queue, oldest first. The policy limits their number per queue, and
-    /// [`OPEN_QUEUES_MAX`] the number of queues. No list is empty. A read stays in its list after
-    /// it has timed out, or after its queue was removed. A close means the oldest read of the list.
-    /// If a timed-out read were missing, the client's close of this read would finish the item of a
-    /// later read.
-    open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
-    /// An estimate of the memory of `open`, in bytes.
-    open_bytes: usize,
+    /// The open reads. A read stays in its list after it has timed out, or after its queue was
+    /// removed. A close means the oldest read of the list. If a timed-out read were missing, the
+    /// client's close of this read would finish the item of a later read.
+    open: OpenLists,
     /// True if a fetch waits for an event.
     waits: bool,
     /// The measurement of the last fetch.
@@ -107,8 +81,7 @@ impl Client {
             id,
             server,
             refusals,
-            open: BTreeMap::new(),
-            open_bytes: 0,
+            open: OpenLists::default(),
             waits: false,
             watch: Watch::Off,
             may_control: true,
@@ -234,15 +207,7 @@ impl Client {
         self.counters().get_hits.add_one();
         self.server.note(self.watch, Measure::Hit);
         if let Some(lease) = lease {
-            if let Some(open) = self.open.get_mut(queue) {
-                let before = open_list_bytes(queue, open);
-                open.push_back(lease);
-                self.open_bytes += open_list_bytes(queue, open) - before;
-            } else {
-                let open = VecDeque::from([lease]);
-                self.open_bytes += open_list_bytes(queue, &open);
-                self.open.insert(queue.into(), open);
-            }
+            self.open.add(queue, lease);
         }
         Fetched::Item(body, after)
     }
@@ -255,12 +220,12 @@ impl Client {
     /// The memory of the list of open reads, in bytes. Only a client that never closes its reads makes
     /// this list long.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.open_bytes
+        self.open.buffered_bytes()
     }
 
     /// Number of open reads of this queue. A read that timed out counts until the client closes it.
     pub(crate) fn open_count(&self, queue: &[u8]) -> usize {
-        self.open.get(queue).map_or(0, VecDeque::len)
+        self.open.count(queue)
     }
 
     /// True if the connection has reached this queue's limit of open reads, or the limit of queues
@@ -268,7 +233,7 @@ impl Client {
     pub(crate) fn is_open_full(&self, queue: &[u8], turn: &Turn<'_>) -> bool {
         match self.open_count(queue) {
             // Every policy allows one open read. So there is no need to look up the policy.
-            0 => self.open.len() >= OPEN_QUEUES_MAX,
+            0 => self.open.is_full_of_queues(),
             open => open >= turn.open_max(queue) as usize,
         }
     }
@@ -277,50 +242,33 @@ impl Client {
     /// none of them is left. If a read has timed out, it counts as closed, but its item is not
     /// finished.
     pub(crate) fn close(&mut self, closing: &mut Closing, turn: &mut Turn<'_>) -> bool {
-        let Some(open) = self.open.get_mut(closing.queue.as_slice()) else { return true };
-        while closing.left > 0
-            && let Some(lease) = open.pop_front()
-        {
-            let after = turn.caller(self.id).confirm(lease).after;
-            closing.after = closing.after.max(after);
-            closing.left -= 1;
-            // A read that has timed out costs the engine nothing, but it takes time.
-            turn.count_work(1);
-            if turn.slice_is_spent() {
-                break;
+        let closed = self.open.change(&closing.queue, |open| {
+            while closing.left > 0
+                && let Some(lease) = open.pop_front()
+            {
+                let after = turn.caller(self.id).confirm(lease).after;
+                closing.after = closing.after.max(after);
+                closing.left -= 1;
+                // A read that has timed out costs the engine nothing, but it takes time.
+                turn.count_work(1);
+                if turn.slice_is_spent() {
+                    break;
+                }
             }
-        }
-        self.note_forgotten(&closing.queue);
-        closing.left == 0
+        });
+        closed.is_none() || closing.left == 0
     }
 
     /// Closes the oldest open read, as [`Client::close`] does. Returns the position for the reply.
     pub(crate) fn close_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
-        self.forget_oldest(queue).map_or(AT_ONCE, |lease| turn.caller(self.id).confirm(lease).after)
+        let oldest = self.open.remove_oldest(queue);
+        oldest.map_or(AT_ONCE, |lease| turn.caller(self.id).confirm(lease).after)
     }
 
     /// Gives back the item of the oldest open read. Returns the position for the reply.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
-        self.forget_oldest(queue)
-            .map_or(AT_ONCE, |lease| turn.caller(self.id).give_back_item(lease).after)
-    }
-
-    fn forget_oldest(&mut self, queue: &[u8]) -> Option<LeaseId> {
-        let oldest = self.open.get_mut(queue)?.pop_front();
-        self.note_forgotten(queue);
-        oldest
-    }
-
-    /// Updates the list of a queue after reads have left it.
-    fn note_forgotten(&mut self, queue: &[u8]) {
-        let Some(open) = self.open.get_mut(queue) else { return };
-        self.open_bytes -= open_list_bytes(queue, open);
-        if open.is_empty() {
-            self.open.remove(queue);
-        } else {
-            give_room_back(open);
-            self.open_bytes += open_list_bytes(queue, open);
-        }
+        let oldest = self.open.remove_oldest(queue);
+        oldest.map_or(AT_ONCE, |lease| turn.caller(self.id).give_back_item(lease).after)
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -335,8 +283,7 @@ impl Client {
             if self.waits {
                 self.counters().waiters_aborted.add_one();
             }
-            self.open.clear();
-            self.open_bytes = 0;
+            self.open = OpenLists::default();
             self.server.leave();
             turn.close_session(self.id);
         }

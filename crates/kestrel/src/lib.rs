@@ -9,6 +9,7 @@
 //! - `session`, `client`, `monitor`: the common parts of memcache and text connections, which are
 //!   requests, fetches, waits and open reads.
 //! - `stats`: the output of `STATS` and similar commands.
+//! - `open_lists`: the open reads of a connection.
 //! - `server`, `counters`, `latency`: state that all sessions of a process share, over all of
 //!   Kestrel's ports.
 //!
@@ -23,6 +24,7 @@ mod listing;
 mod memcache;
 mod monitor;
 mod name;
+mod open_lists;
 mod server;
 mod session;
 mod stats;

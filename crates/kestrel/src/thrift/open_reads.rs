@@ -1,13 +1,11 @@
 //! The common holder of all open reads, and the number of reads that each connection has opened.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::mem;
-use std::ops::Bound;
 use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-use crate::client::{OPEN_QUEUES_MAX, give_room_back, open_list_bytes};
+use crate::open_lists::OpenLists;
 
 /// To prune the lists means to remove reads that have ended. A connection with fewer reads than
 /// this does not prune.
@@ -34,12 +32,9 @@ pub(crate) struct Holder(Mutex<Option<SessionId>>);
 /// For each queue, the reads that a connection has opened. Some of these reads may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReads {
-    /// No list is empty. There are at most [`OPEN_QUEUES_MAX`] lists.
-    by_queue: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
+    lists: OpenLists,
     /// Number of reads in the lists.
     count: usize,
-    /// An estimate of the memory of `by_queue`, in bytes.
-    bytes: usize,
     /// The queue whose list is pruned. The list may be gone.
     pruned: Box<[u8]>,
     /// Number of reads in this list that pruning has not checked yet.
@@ -60,17 +55,17 @@ impl OpenReads {
     /// An upper bound of the number of open reads of this queue. Some reads may have ended since
     /// they were checked.
     pub(crate) fn count(&self, queue: &[u8]) -> usize {
-        self.by_queue.get(queue).map_or(0, VecDeque::len)
+        self.lists.count(queue)
     }
 
     /// True if the connection can have no open read of a further queue.
     pub(crate) fn is_full_of_queues(&self) -> bool {
-        self.by_queue.len() >= OPEN_QUEUES_MAX
+        self.lists.is_full_of_queues()
     }
 
     /// The memory of the lists, in bytes.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.bytes
+        self.lists.buffered_bytes()
     }
 
     /// Removes reads that have ended, because the connection has reached this queue's limit, or the
@@ -94,15 +89,7 @@ impl OpenReads {
         if self.count >= PRUNED_FROM {
             self.prune(PRUNED_PER_READ, holder, turn);
         }
-        if let Some(leases) = self.by_queue.get_mut(queue) {
-            let before = open_list_bytes(queue, leases);
-            leases.push_back(lease);
-            self.bytes += open_list_bytes(queue, leases) - before;
-        } else {
-            let leases = VecDeque::from([lease]);
-            self.bytes += open_list_bytes(queue, &leases);
-            self.by_queue.insert(queue.into(), leases);
-        }
+        self.lists.add(queue, lease);
         self.count += 1;
     }
 
@@ -124,11 +111,9 @@ impl OpenReads {
     /// Lets pruning continue with the next list in the order of the names, and with the first one
     /// after the last one.
     fn begin_next_list(&mut self) {
-        let behind = (Bound::Excluded(&self.pruned[..]), Bound::Unbounded);
-        let next = self.by_queue.range::<[u8], _>(behind).next();
-        if let Some((queue, leases)) = next.or_else(|| self.by_queue.first_key_value()) {
-            self.unchecked = leases.len();
-            self.pruned = queue.clone();
+        if let Some((queue, count)) = self.lists.next_behind(&self.pruned) {
+            self.unchecked = count;
+            self.pruned = queue.into();
         }
     }
 
@@ -136,22 +121,17 @@ impl OpenReads {
     /// hold any more, because they have ended. The others become the newest of the list, whose
     /// order does not matter otherwise.
     fn check_oldest(&mut self, queue: &[u8], count: usize, holder: SessionId, turn: &mut Turn<'_>) {
-        let Some(leases) = self.by_queue.get_mut(queue) else { return };
-        self.bytes -= open_list_bytes(queue, leases);
-        let before = leases.len();
-        let count = count.min(before);
-        turn.count_work(count);
-        let caller = turn.caller(holder);
-        for _ in 0..count {
-            let oldest = leases.pop_front();
-            leases.extend(oldest.filter(|lease| caller.holds(*lease)));
-        }
-        self.count -= before - leases.len();
-        if leases.is_empty() {
-            self.by_queue.remove(queue);
-        } else {
-            give_room_back(leases);
-            self.bytes += open_list_bytes(queue, leases);
-        }
+        let removed = self.lists.change(queue, |open| {
+            let before = open.len();
+            let count = count.min(before);
+            turn.count_work(count);
+            let caller = turn.caller(holder);
+            for _ in 0..count {
+                let oldest = open.pop_front();
+                open.extend(oldest.filter(|lease| caller.holds(*lease)));
+            }
+            before - open.len()
+        });
+        self.count -= removed.unwrap_or(0);
     }
 }
