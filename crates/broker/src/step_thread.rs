@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 /// Time between checks for work, and after an error.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How many times longer than a step the thread rests. With rests as long as the steps, one request
+/// of a client can meet many steps, because they come in bursts. A quiet client then waited a tenth
+/// longer.
+const RESTS: u32 = 4;
+
 #[derive(Debug)]
 pub(crate) struct StepThread {
     /// Dropped to stop the thread.
@@ -20,8 +25,8 @@ pub(crate) struct StepThread {
 pub(crate) enum Step {
     /// There is nothing to do now, or the step failed.
     Idle,
-    /// The step did a slice of work. The thread now sleeps as long as the step took, so that other
-    /// threads get the lock and the processor.
+    /// The step did a slice of work. The thread now sleeps [`RESTS`] times as long as the step took,
+    /// so that other threads get the lock and the processor.
     Worked,
     /// The step did a slice of work, and space or memory is short. The thread sleeps for an eighth
     /// of the step's time only, because clients may wait for what the work frees. The kernel rounds
@@ -46,7 +51,9 @@ impl StepThread {
                     match step() {
                         None => return,
                         Some(Step::Idle) => break,
-                        Some(Step::Worked) => std::thread::sleep(began.elapsed().min(PAUSE)),
+                        Some(Step::Worked) => {
+                            std::thread::sleep((began.elapsed() * RESTS).min(PAUSE))
+                        }
                         Some(Step::WorkedInHaste) => {
                             std::thread::sleep((began.elapsed() / 8).min(PAUSE));
                         }
