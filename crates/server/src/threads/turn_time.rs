@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The same limit while quiet clients send requests: see `ClientMix::is_beside_quiet`. Their next
-/// requests wait for the end of the turn.
-const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
+/// requests wait for the end of the turn. Twice this time makes a quiet client wait up to a third
+/// longer. With half of it, busy clients get a tenth less done: see `docs/performance.md`.
+const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(75);
 
 /// The time limit of a turn that continues held-back requests. It is shorter than
 /// [`TURN_TIME_MAX`], because a held-back request has already had a slice of work. So this turn
@@ -17,14 +18,14 @@ const TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(150);
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// The same limit while quiet clients send requests.
-const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(80);
+const LATER_TURN_TIME_MAX_BESIDE_QUIET: Duration = Duration::from_micros(50);
 
 /// A dialect gets its input in pieces of this size. Between two pieces, a turn checks the clock.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
 /// The size of a piece while quiet clients send requests. A piece of [`PIECE_BYTES`] can hold 300
 /// short commands, which take about 100 microseconds.
-const PIECE_BYTES_BESIDE_QUIET: usize = 1024;
+const PIECE_BYTES_BESIDE_QUIET: usize = 512;
 
 /// When a turn began, and how long it can last.
 #[derive(Copy, Clone, Debug)]
