@@ -28,12 +28,12 @@ impl Shared {
     /// One step of the reclaim thread.
     pub(crate) fn reclaim_if_wanted(&self, now: Millis) -> Step {
         self.look_at_disk(now);
-        match self.reclaim_step(now) {
-            Ok(true) if self.reclaim_hurries() || self.memory.memory().is_full() => {
+        match self.reclaim_work(now) {
+            Ok(Step::Idle) => Step::Idle,
+            Ok(_) if self.reclaim_hurries() || self.memory.memory().is_full() => {
                 Step::WorkedInHaste
             }
-            Ok(true) => Step::Worked,
-            Ok(false) => Step::Idle,
+            Ok(step) => step,
             // The broker continues, and `Broker::reclaim_error` reports the error.
             Err(error) => {
                 self.note_reclaim_error(error);
@@ -65,12 +65,16 @@ impl Shared {
 
     /// Does a slice of work, if reclaim is wanted. Returns false if there was nothing to do.
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
-        let Some(log) = &self.log else { return Ok(false) };
+        self.reclaim_work(now).map(|step| step != Step::Idle)
+    }
+
+    fn reclaim_work(&self, now: Millis) -> Result<Step, ReclaimError> {
+        let Some(log) = &self.log else { return Ok(Step::Idle) };
         // Turns do this, too. But perhaps no client comes.
         self.write_owed(now);
         let mut written = 0;
         let done = self.reclaim_some(log, now, &mut written);
-        let goes_on = matches!(done, Ok(true));
+        let goes_on = matches!(done, Ok(step) if step != Step::Idle);
         let is_awaited = goes_on && self.memory.memory().is_full();
         self.loads.note_written(if is_awaited { written } else { 0 });
         // Clients rest only for a reclaim that makes progress.
@@ -85,19 +89,20 @@ impl Shared {
         log: &Log,
         now: Millis,
         written: &mut usize,
-    ) -> Result<bool, ReclaimError> {
+    ) -> Result<Step, ReclaimError> {
+        let worked = |worked| if worked { Step::Worked } else { Step::Idle };
         self.rescue_again_if_due(log, now);
         if let Some(segment) = log.unreadable_segment() {
             let done = self.rescue_step(log, segment, now);
             if done.is_err() {
                 log.end_rescue();
             }
-            return done;
+            return done.map(worked);
         }
         let mut unfinished = lock(&self.reclaim_slice);
         if unfinished.is_none() {
             if !log.reclaim_wanted() {
-                return self.rewrite_step(log, now, written);
+                return self.rewrite_step(log, now, written).map(worked);
             }
             // The step can take long if it must read, so shorter rests begin before it.
             self.reclaim_rests.fetch_min(log.reclaim_lag(), Ordering::Relaxed);
@@ -105,19 +110,19 @@ impl Shared {
         let first = log.first_segment();
         match self.load_for_reclaim(first, now) {
             ForReclaim::Ready => {}
-            ForReclaim::Worked => return Ok(true),
-            ForReclaim::Later => return Ok(false),
+            ForReclaim::Worked => return Ok(Step::Worked),
+            ForReclaim::Later => return Ok(Step::Idle),
             ForReclaim::Lost => {
                 // The rescue writes all other jobs of the segment again.
                 log.begin_rescue(first);
-                return Ok(true);
+                return Ok(Step::Worked);
             }
         }
         let mut slice = match unfinished.take() {
             Some(slice) => slice,
             None => match log.reclaim_read()? {
                 Some(slice) => slice,
-                None => return Ok(false),
+                None => return Ok(Step::Idle),
             },
         };
         let mut turn = self.turn(now);
@@ -126,6 +131,6 @@ impl Shared {
         core.ledger.cut_before_copies(&core.engine);
         let is_done = log.reclaim_copy(now.0, &mut slice, &mut Mover::new(core))?;
         *unfinished = (!is_done).then_some(slice);
-        Ok(true)
+        Ok(Step::Copied)
     }
 }

@@ -8,10 +8,14 @@ use std::time::{Duration, Instant};
 /// Time between checks for work, and after an error.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many times longer than a step the thread rests. With rests as long as the steps, one request
-/// of a client can meet many steps, because they come in bursts. A quiet client then waited a tenth
-/// longer.
+/// How many times longer than a short copy the thread rests. With rests as long as the copies, one
+/// request of a client can meet many of them, because they come in bursts. A quiet client then waited
+/// a tenth longer.
 const RESTS: u32 = 4;
+
+/// A rest that is longer than the copy has this length at most. A copy that took milliseconds has
+/// mostly waited: for the lock, the disk or a processor. It must not make reclaim many times slower.
+const LONG_REST_MAX: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(crate) struct StepThread {
@@ -25,9 +29,12 @@ pub(crate) struct StepThread {
 pub(crate) enum Step {
     /// There is nothing to do now, or the step failed.
     Idle,
-    /// The step did a slice of work. The thread now sleeps [`RESTS`] times as long as the step took,
-    /// so that other threads get the lock and the processor.
+    /// The step did a slice of work. The thread now sleeps as long as the step took, so that other
+    /// threads get the lock and the processor.
     Worked,
+    /// The step copied a part of the log, and nothing is short. If the step was short, the thread now
+    /// sleeps [`RESTS`] times as long as it took.
+    Copied,
     /// The step did a slice of work, and space or memory is short. The thread sleeps for an eighth
     /// of the step's time only, because clients may wait for what the work frees. The kernel rounds
     /// short sleeps up. The thread must sleep: on a machine with few processors, the kernel lets a
@@ -51,8 +58,10 @@ impl StepThread {
                     match step() {
                         None => return,
                         Some(Step::Idle) => break,
-                        Some(Step::Worked) => {
-                            std::thread::sleep((began.elapsed() * RESTS).min(PAUSE))
+                        Some(Step::Worked) => std::thread::sleep(began.elapsed().min(PAUSE)),
+                        Some(Step::Copied) => {
+                            let took = began.elapsed().min(PAUSE);
+                            std::thread::sleep((took * RESTS).min(LONG_REST_MAX).max(took));
                         }
                         Some(Step::WorkedInHaste) => {
                             std::thread::sleep((began.elapsed() / 8).min(PAUSE));
