@@ -19,7 +19,7 @@ use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
 use crate::threads::sockets::Readiness;
-use crate::threads::turn_time::TurnTime;
+use crate::threads::turn_time::{SHORT_INPUT_BYTES, TurnTime};
 
 /// While a connection has more unsent bytes than this, its commands wait. Otherwise many short
 /// requests with large replies could fill the memory.
@@ -433,7 +433,8 @@ impl Connection {
     fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
         // After the end of input, the dialect discards an incomplete command. A piece could end
         // inside a complete command. So pass all bytes at once.
-        let mut piece = if self.end_told { bytes.len() } else { time.piece_bytes() };
+        let is_whole = self.end_told || bytes.len() <= SHORT_INPUT_BYTES;
+        let mut piece = if is_whole { bytes.len() } else { time.piece_bytes() };
         let (mut used, mut is_first) = (0, true);
         while (used < bytes.len() || self.unfinished) && !self.dialect.finished() {
             if self.outbox.len() > OUTBOX_BYTES_MAX || (!is_first && time.is_over()) {

@@ -108,9 +108,9 @@ impl Rounds {
         self.thread.read();
         let broker = self.thread.shared.broker.clone();
         let mut turn = broker.turn(self.thread.shared.clock.now());
-        self.thread.feed_batch(&mut turn, TurnTime::over());
+        self.thread.feed_batch(&mut turn, TurnTime::over(false));
         let held_back = self.thread.resumed.len();
-        self.thread.feed_held_back(held_back, &mut turn, TurnTime::over());
+        self.thread.feed_held_back(held_back, &mut turn, TurnTime::over(false));
     }
 
     fn finish(&mut self) {

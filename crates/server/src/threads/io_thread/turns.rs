@@ -10,10 +10,7 @@ use broker::limits::UNIT_BODY_BYTES;
 
 use super::{CloseReason, IoThread};
 use crate::threads::rests::Work;
-use crate::threads::turn_time::{PIECE_BYTES, TurnTime};
-
-/// An input of at most this size is *short*. It rarely has more than a few commands.
-const SHORT_INPUT_BYTES: usize = 1024;
+use crate::threads::turn_time::{PIECE_BYTES, SHORT_INPUT_BYTES, TurnTime};
 
 /// An input of more than this, one piece, is much work in any case. A shorter one can be a job of a
 /// few KiB, which is little work, or a hundred commands. So the time of its turn decides.

@@ -78,6 +78,21 @@ fn turns_are_shorter_only_where_quiet_and_busy_clients_meet() {
 }
 
 #[test]
+fn the_end_of_a_short_input_does_not_wait_for_the_next_turn() {
+    let (mut rounds, _busy, mut quiet) = busy_and_quiet(300);
+    let body = "b".repeat(900);
+    quiet.write_all(format!("put 0 0 60 900\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.thread.sockets.look();
+    rounds.thread.take_ready();
+    rounds.thread.read();
+    let broker = rounds.thread.shared.broker.clone();
+    let mut turn = broker.turn(rounds.thread.shared.clock.now());
+    rounds.thread.feed_batch(&mut turn, TurnTime::over(true));
+    drop(turn);
+    assert_eq!(rounds.thread.resumed.len(), 0, "the put is held back");
+}
+
+#[test]
 fn clients_with_long_replies_are_not_quiet() {
     let (mut rounds, mut clients) = with_a_long_job(3);
     // The first request of each client is short. Its reply shows that the client has much work.
@@ -259,7 +274,8 @@ fn beside_quiet_clients_only_busy_ones_rest() {
     rounds.thread.rests = Rests::default();
     rounds.finish();
     assert_eq!(received(&mut busy[0]), ANSWER);
-    assert!(received(&mut busy[1]).len() > before);
+    let reply = "OK 14\r\n---\n- default\n\r\n";
+    assert_eq!(before + received(&mut busy[1]).len(), 1_000 * reply.len());
     assert!(rounds.thread.wait_end().is_none());
 }
 
