@@ -91,7 +91,12 @@ impl ListCall {
 
     /// The memory of the call beside its message.
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.copy.buffered_bytes() + self.blocked.as_ref().map_or(0, |item| item.len())
+        let queue_bytes = match &self.act {
+            Act::Put { queue, .. } => queue.len(),
+            Act::Confirm(_) | Act::GiveBack(_) => 0,
+        };
+        let blocked_bytes = self.blocked.as_ref().map_or(0, |item| item.len());
+        self.copy.buffered_bytes() + queue_bytes + blocked_bytes
     }
 
     /// Replies to the call, which the server's stop ends early. A put gets the number of its items that

@@ -65,7 +65,7 @@ impl OpenReads {
 
     /// The memory of the lists, in bytes.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.lists.buffered_bytes()
+        self.lists.buffered_bytes() + self.pruned.len()
     }
 
     /// Removes reads that have ended, because the connection has reached this queue's limit, or the

@@ -565,3 +565,18 @@ fn a_put_that_waits_counts_its_bytes_and_not_the_room_of_its_buffer() {
     let held = world.held_bytes(client);
     assert!((1_200_000..1_300_000).contains(&held), "{held}");
 }
+
+#[test]
+fn a_put_that_waits_counts_the_copy_of_its_name_beside_its_message() {
+    let (mut world, server) = start();
+    let name = "n".repeat(8_000);
+    let blocks = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::Block)];
+    let rule = Rule::new([name.as_str()], blocks);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let client = connect(&server, &mut world);
+    assert_eq!(ask(&mut world, client, &put(&name, &[b"1"])), "put 1");
+    assert_eq!(ask(&mut world, client, &put(&name, &[b"2"])), "");
+    assert!(world.waits(client));
+    let held = world.held_bytes(client);
+    assert!((16_000..20_000).contains(&held), "{held}");
+}
