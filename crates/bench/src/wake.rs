@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::driver::packets::{
-    HEADER_BYTES, append_reply, append_request, first_argument, kind, kind_of, packet_bytes,
+    HEADER_BYTES, append_request, first_argument, kind, kind_of, packet_bytes,
 };
 use crate::idle::function_name;
 use crate::interrupt;
@@ -41,7 +41,7 @@ pub(crate) fn measure(
         let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         latency.record(nanoseconds, 1);
         finish(&mut workers[chosen], &mut client)?;
-        sleep_again(workers, chosen)?;
+        sleep_again(workers)?;
     }
     Ok(latency)
 }
@@ -60,9 +60,8 @@ fn finish(worker: &mut TcpStream, client: &mut TcpStream) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Puts all workers to sleep again, after a job woke all of them. All workers except the `chosen`
-/// one must still read the wake-up.
-fn sleep_again(workers: &mut [TcpStream], chosen: usize) -> anyhow::Result<()> {
+/// Puts all workers to sleep again, after a job woke them. Most of them must still read the wake-up.
+fn sleep_again(workers: &mut [TcpStream]) -> anyhow::Result<()> {
     let mut request = Vec::new();
     append_request(kind::GRAB_JOB, &[], &mut request);
     append_request(kind::PRE_SLEEP, &[], &mut request);
@@ -70,27 +69,32 @@ fn sleep_again(workers: &mut [TcpStream], chosen: usize) -> anyhow::Result<()> {
     for worker in &mut *workers {
         worker.write_all(&request)?;
     }
-    let mut reply = Vec::new();
-    append_reply(kind::NOOP, &[], &mut reply);
-    append_reply(kind::NO_JOB, &[], &mut reply);
-    append_reply(kind::ECHO_RES, &[b"asleep"], &mut reply);
-    for (index, worker) in workers.iter_mut().enumerate() {
-        let expected = &reply[if index == chosen { HEADER_BYTES } else { 0 }..];
-        let mut received = vec![0; expected.len()];
-        worker.read_exact(&mut received).context("a worker did not fall asleep")?;
-        anyhow::ensure!(received == expected, "worker {index} was not told what all were told");
+    for worker in workers {
+        loop {
+            // The server wakes the workers in slices, and no more of them once the job is grabbed.
+            match read_packet(worker).context("a worker did not fall asleep")?.0 {
+                kind::NOOP | kind::NO_JOB => {}
+                kind::ECHO_RES => break,
+                other => anyhow::bail!("a worker that falls asleep got a packet of type {other}"),
+            }
+        }
     }
     Ok(())
 }
 
 /// Reads a packet. Fails if the packet is of another type. Returns its arguments.
 fn expect(stream: &mut TcpStream, kind: u32) -> anyhow::Result<Vec<u8>> {
+    let (received, body) = read_packet(stream)?;
+    anyhow::ensure!(received == kind, "expected a packet of type {kind}, got {received}");
+    Ok(body)
+}
+
+/// Reads a packet. Returns its type and its arguments.
+fn read_packet(stream: &mut TcpStream) -> anyhow::Result<(u32, Vec<u8>)> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).context("no reply")?;
     let length = packet_bytes(&header)?.expect("the header is complete");
     let mut body = vec![0; length - HEADER_BYTES];
     stream.read_exact(&mut body).context("no end of a reply")?;
-    let received = kind_of(&header);
-    anyhow::ensure!(received == kind, "expected a packet of type {kind}, got {received}");
-    Ok(body)
+    Ok((kind_of(&header), body))
 }
