@@ -102,14 +102,22 @@ impl Rounds {
     }
 
     /// Passes received bytes to the dialects, in a turn that has already reached its time limit.
-    fn feed_late(&mut self) {
+    /// Returns the number of connections that it has held back.
+    fn feed_batch_late(&mut self, beside_quiet: bool) -> usize {
         self.thread.sockets.look();
         self.thread.take_ready();
         self.thread.read();
         let broker = self.thread.shared.broker.clone();
         let mut turn = broker.turn(self.thread.shared.clock.now());
-        self.thread.feed_batch(&mut turn, TurnTime::over(false));
-        let held_back = self.thread.resumed.len();
+        self.thread.feed_batch(&mut turn, TurnTime::over(beside_quiet));
+        self.thread.resumed.len()
+    }
+
+    /// The same, and then continues what was held back, in a late turn as well.
+    fn feed_late(&mut self) {
+        let held_back = self.feed_batch_late(false);
+        let broker = self.thread.shared.broker.clone();
+        let mut turn = broker.turn(self.thread.shared.clock.now());
         self.thread.feed_held_back(held_back, &mut turn, TurnTime::over(false));
     }
 

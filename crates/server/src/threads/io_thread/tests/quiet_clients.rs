@@ -82,14 +82,7 @@ fn the_end_of_a_short_input_does_not_wait_for_the_next_turn() {
     let (mut rounds, _busy, mut quiet) = busy_and_quiet(300);
     let body = "b".repeat(900);
     quiet.write_all(format!("put 0 0 60 900\r\n{body}\r\n").as_bytes()).unwrap();
-    rounds.thread.sockets.look();
-    rounds.thread.take_ready();
-    rounds.thread.read();
-    let broker = rounds.thread.shared.broker.clone();
-    let mut turn = broker.turn(rounds.thread.shared.clock.now());
-    rounds.thread.feed_batch(&mut turn, TurnTime::over(true));
-    drop(turn);
-    assert_eq!(rounds.thread.resumed.len(), 0, "the put is held back");
+    assert_eq!(rounds.feed_batch_late(true), 0, "the put is held back");
 }
 
 #[test]
