@@ -90,19 +90,19 @@ impl Shared {
         now: Millis,
         written: &mut usize,
     ) -> Result<Step, ReclaimError> {
-        let worked = |worked| if worked { Step::Worked } else { Step::Idle };
+        let as_step = |worked| if worked { Step::Worked } else { Step::Idle };
         self.rescue_again_if_due(log, now);
         if let Some(segment) = log.unreadable_segment() {
             let done = self.rescue_step(log, segment, now);
             if done.is_err() {
                 log.end_rescue();
             }
-            return done.map(worked);
+            return done.map(as_step);
         }
         let mut unfinished = lock(&self.reclaim_slice);
         if unfinished.is_none() {
             if !log.reclaim_wanted() {
-                return self.rewrite_step(log, now, written).map(worked);
+                return self.rewrite_step(log, now, written).map(as_step);
             }
             // The step can take long if it must read, so shorter rests begin before it.
             self.reclaim_rests.fetch_min(log.reclaim_lag(), Ordering::Relaxed);

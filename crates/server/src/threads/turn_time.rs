@@ -27,8 +27,8 @@ pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 /// it at once: otherwise the end of a quiet client's job could wait for the next turn.
 pub(crate) const SHORT_INPUT_BYTES: usize = 1024;
 
-/// The size of a piece of a longer input while quiet clients send requests. A piece of [`PIECE_BYTES`] can hold 300
-/// short commands, which take about 100 microseconds.
+/// The size of a piece of a longer input while quiet clients send requests. A piece of
+/// [`PIECE_BYTES`] can hold 300 short commands, which take about 100 microseconds.
 const PIECE_BYTES_BESIDE_QUIET: usize = 512;
 
 /// A turn of this time is long for quiet clients, so they begin to have shorter turns. It is twice
